@@ -20,8 +20,9 @@ from benchmarks.faces import face_times
 from combee.core.batching.limits import PRODUCT
 from combee.core.methods import ace
 from combee.core.playbook import versions
-from combee.core.playbook.clusters import clusters
-from combee.core.text.prompt import entry_tokens, estimate_tokens
+from combee.core.playbook.budget import entry_tokens
+from combee.core.playbook.results.clusters import clusters
+from combee.core.text.prompt import estimate_tokens
 from combee.core.text.similarity.relevance import best_entries
 from combee_schemas.base import Usage
 from combee_schemas.codec import encode

@@ -17,8 +17,8 @@ import psutil
 from benchmarks.cluster import ROLES, Cluster, fresh, lessons, running_cluster
 from benchmarks.rows import Row, row
 from combee.core.methods.ace import aggregate_prompt
+from combee.core.playbook.budget import entry_tokens
 from combee.core.playbook.versions import empty
-from combee.core.text.prompt import entry_tokens
 from combee_schemas import topics
 from combee_schemas.codec import decode, encode
 from combee_schemas.command import Command

@@ -17,8 +17,8 @@ from random import Random
 from rapidfuzz import fuzz
 
 from combee.core.formats.render import parse_ace
-from combee.core.playbook.clusters import clusters
 from combee.core.playbook.draft import apply_operations, finish
+from combee.core.playbook.results.clusters import clusters
 from combee.core.playbook.versions import empty
 from combee.core.text.similarity.embeddings import UNMEASURED, Thresholds, cosine_of, near_pairs, unit
 from combee.core.text.similarity.lessons import same_lesson

@@ -25,9 +25,10 @@ from combee.core.evaluation.questions import Question
 from combee.core.evaluation.scoring import judge_prompt
 from combee.core.formats.render import ace_lines, ace_lines_by_age
 from combee.core.methods import ace, checking, consolidation, gepa
+from combee.core.playbook.budget import entry_tokens
 from combee.core.playbook.operations import read_operations
 from combee.core.playbook.versions import empty
-from combee.core.text.prompt import entry_tokens, estimate_tokens
+from combee.core.text.prompt import estimate_tokens
 from combee.core.text.similarity.relevance import best_entries
 from combee.gateway.app import build
 from combee.gateway.context import context_of

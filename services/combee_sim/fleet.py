@@ -8,8 +8,7 @@ from combee.adapters.ports import LanguageModel, PoisonError
 from combee.core.methods import ace
 from combee.core.methods.method import Method
 from combee.core.names.identity import content_id
-from combee.core.playbook import probation
-from combee.core.playbook.lines import shown_to
+from combee.core.playbook.shown import shown, shown_to
 from combee.core.playbook.versions import empty
 from combee_schemas.base import Shown
 from combee_schemas.model import Prompt
@@ -140,4 +139,4 @@ async def _answer(model: LanguageModel, prompt: Prompt) -> tuple[str, str]:
 def _shown(playbook: Playbook | None) -> Shown | None:
     if playbook is None:
         return None
-    return shown_to(playbook, probation.shown(playbook).entries)
+    return shown_to(playbook, shown(playbook).entries)

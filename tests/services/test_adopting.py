@@ -12,7 +12,7 @@ from combee.cli.replay.recorded import Range, recording
 from combee.cli.replay.replaying import Replay
 from combee.core.commands import RefusedError
 from combee.core.playbook import versions
-from combee.core.playbook.lines import shown_to
+from combee.core.playbook.shown import shown_to
 from combee.log.commands import dead_letters
 from combee.log.inspection.audit import audit
 from combee.log.inspection.dead_letters import letters

@@ -10,7 +10,7 @@ from combee.adapters.ports import Outgoing, PoisonError
 from combee.core.batching.limits import ShuffleLimits
 from combee.core.batching.window import Waiting
 from combee.core.log.archive.cut import Cut
-from combee.core.playbook.lines import shown_to
+from combee.core.playbook.shown import shown_to
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
 from combee.log.commands import dead_letters
 from combee.log.inspection.audit import audit

@@ -12,7 +12,7 @@ from combee.cli.shared.sending import commands_on
 from combee.core.batching.plan import plan_hash
 from combee.core.batching.sizing.policy import iteration_of
 from combee.core.commands import RefusedError
-from combee.core.playbook.lines import shown_to
+from combee.core.playbook.shown import shown_to
 from combee.core.playbook.versions import InapplicableError, after_update, empty, made_by
 from combee.log.inspection.audit import audit
 from combee.log.inspection.lineage import lineage

@@ -5,7 +5,7 @@ import pytest
 from combee.core.gate import gate as rules
 from combee.core.gate.gate import Gate
 from combee.core.gate.policy import GatePolicy, Judges
-from combee.publish.decide import gate as decide_gate
+from combee.publish import gate as publish_gate
 from combee_schemas import topics
 from combee_schemas.command import Command
 from combee_schemas.gate import Verdict
@@ -112,7 +112,7 @@ async def test_without_the_recomputation_the_rejected_lesson_would_be_in_the_nex
 ) -> None:
     """The protection switched off."""
 
-    monkeypatch.setattr(decide_gate, "rejection", lambda *_: None)
+    monkeypatch.setattr(publish_gate, "rejection", lambda *_: None)
     deployment = deployment_with("evaluate")
     await send(deployment, batch(1), verdict(1, 0), batch(2), batch(3), verdict(2, 1, accepts=False))
     assert places(deployment.log) == (1, 3)

@@ -8,9 +8,9 @@ import pytest
 from combee.adapters.memory import MemoryLog
 from combee.adapters.ports import FatalError
 from combee.cli.replay.replaying import Replay
-from combee.core.playbook.branching import Adoption
 from combee.core.playbook.executing import after_command
-from combee.core.playbook.probation import shown
+from combee.core.playbook.lineage.branching import Adoption
+from combee.core.playbook.shown import shown
 from combee.log.inspection.audit import audit
 from combee_schemas import topics
 from combee_schemas.base import Source

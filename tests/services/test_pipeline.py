@@ -9,8 +9,8 @@ import pytest
 from combee.adapters.ports import Outgoing, TopicPartition
 from combee.cli.learn.learning import Learning
 from combee.core.formats.intake import Sample, read_line
+from combee.core.playbook.budget import entry_tokens
 from combee.core.playbook.versions import empty
-from combee.core.text.prompt import entry_tokens
 from combee.sdk.view import PlaybookView
 from combee_schemas import topics
 from combee_schemas.base import Shown

@@ -7,7 +7,7 @@ import pytest
 
 from combee.adapters.ports import Outgoing
 from combee.core.methods import ace
-from combee.core.playbook.probation import shown
+from combee.core.playbook.shown import shown
 from combee.core.playbook.versions import empty
 from combee.sdk.view import PlaybookView
 from combee_schemas.playbook import Entry, Playbook

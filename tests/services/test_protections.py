@@ -12,9 +12,9 @@ from combee.adapters.memory.transactor import MemoryTransaction, MemoryTransacto
 from combee.adapters.ports import FencedError, Outgoing, Record, TopicPartition
 from combee.core.log.watermark import Watermark
 from combee.log.inspection import audit
+from combee.publish import decide as decide_module
 from combee.publish.basis import Basis, PublishDecision
-from combee.publish.decide import record as decide_record
-from combee.publish.decide.record import next_version
+from combee.publish.decide import next_version
 from combee.scan.nodes import Answered
 from combee.shuffle.attempts import Attempts
 from combee.shuffle.partition import COMMANDS, REFLECTIONS, Manifests, ShuffleState
@@ -202,7 +202,7 @@ def apply_whatever_comes(patch: pytest.MonkeyPatch) -> None:
     def apply(basis: Basis, update: Update) -> PublishDecision:
         return next_version(basis, update, None)
 
-    patch.setattr(decide_record, "decide_update", apply)
+    patch.setattr(decide_module, "decide_update", apply)
 
 
 def believe_every_claim(patch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from combee.core.names import identity
-from combee.core.playbook import evidence
+from combee.core.playbook.lineage import evidence
 from combee_schemas import topics
 from combee_schemas.command import Command
 from combee_schemas.playbook import Playbook

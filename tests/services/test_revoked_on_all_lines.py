@@ -10,8 +10,8 @@ from combee.core.commands import RefusedError
 from combee.core.playbook import versions
 from combee.log.evidence import with_revoked
 from combee.log.inspection.audit import audit
+from combee.publish import decide as decide_module
 from combee.publish.basis import WaitsFor
-from combee.publish.decide import record as decide_record
 from combee_schemas import topics
 from combee_schemas.base import Source
 from combee_schemas.command import Command
@@ -121,7 +121,7 @@ async def test_a_branch_does_not_begin_with_what_was_revoked_while_its_fork_was_
         return "predecessor"
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(decide_record, "decide_update", later)
+        patched.setattr(decide_module, "decide_update", later)
         async with deployment.running(["publish"]):
             await deployment.log.produce(outgoing(revoke))
             await deployment.until(lambda: revoked(deployment))

@@ -7,8 +7,7 @@ from combee.adapters.ports import LanguageModel, PoisonError
 from combee.core.formats.intake import Sample, verdict
 from combee.core.methods import ace
 from combee.core.names import identity
-from combee.core.playbook import probation
-from combee.core.playbook.lines import shown_to
+from combee.core.playbook.shown import shown, shown_to
 from combee.core.text.shortening import task_excerpt
 from combee.core.text.similarity.relevance import best_entries, entries_to_judge
 from combee.process.settings.batch import BatchSettings
@@ -78,7 +77,7 @@ async def _answered(model: LanguageModel, playbook: Playbook, sample: Sample) ->
     except PoisonError as error:
         body, used = {}, error.usage  # a run without an answer is a wrong run
     answer = str(body.get("final_answer", ""))
-    shown = shown_to(playbook, probation.shown(playbook).entries)
+    record = shown_to(playbook, shown(playbook).entries)
     trace = Trace(
         trace_id=sample.trace_id,
         playbook=sample.playbook,
@@ -87,7 +86,7 @@ async def _answered(model: LanguageModel, playbook: Playbook, sample: Sample) ->
         answer=answer,
         feedback=verdict(answer, sample.target, sample.kind),
         target=sample.target,
-        shown=shown if playbook.version else None,
+        shown=record if playbook.version else None,
         bullet_ids=tuple(map(str, body.get("bullet_ids") or ())),
     )
     return trace, used

@@ -8,8 +8,8 @@ from combee.adapters.ports import LanguageModel
 from combee.core.batching.plan import Base
 from combee.core.formats.render import ace_text
 from combee.core.playbook import versions
-from combee.core.playbook.lines import needless_bytes
 from combee.core.playbook.retention import total
+from combee.core.playbook.shown import needless_bytes
 from combee.core.playbook.versions import empty
 from combee.core.text.prompt import estimate_tokens
 from combee.process.settings.playbook import PlaybookSettings

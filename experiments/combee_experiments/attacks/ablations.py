@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 import structlog
 
-from combee.core.playbook import apply, budget, screening, trust
+from combee.core.playbook import budget, trust
 from combee.shuffle.rules import BatchRules
 from combee_experiments.attacks.producers import (
     CROWD,
@@ -64,7 +64,7 @@ class Ablation:
 ABLATIONS = (
     Ablation(
         name="a source's part of the room",
-        out=((apply, "parts", lambda _: budget.UNBOUNDED),),
+        out=((trust, "parts", lambda _: budget.UNBOUNDED),),
         arms=(SQUATTED,),
         attacks=("stuffing",),
     ),
@@ -76,13 +76,13 @@ ABLATIONS = (
     ),
     Ablation(
         name="one word of a source about an entry in a batch",
-        out=((screening.Screen, "heard", lambda _, seen: tuple(seen)),),
+        out=((trust.Screen, "heard", lambda _, seen: tuple(seen)),),
         arms=(TEAM_ONE, PUBLIC_THREE),
         attacks=(REMOVAL,),
     ),
     Ablation(
         name="what only a check call witnesses is no support",
-        out=((screening, "unsure_of", lambda *_: frozenset()),),
+        out=((trust, "unsure_of", lambda *_: frozenset()),),
         arms=(PUBLIC_ONE, PUBLIC_THREE),
         attacks=(REPUTATION,),
     ),

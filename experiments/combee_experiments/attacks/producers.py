@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from combee.adapters.ports import Outgoing
-from combee.core.names.sources import KnownSources, secret_proof, with_secret
-from combee.core.playbook.trust import supporters
+from combee.core.names.sources import KnownSources, secret_proof, supporters, with_secret
 from combee_experiments.attacks.gullible import REQUEST, for_agents, for_curators, for_reflectors, rewording
 from combee_experiments.data.samples import PLAYBOOK
 from combee_schemas import topics

@@ -15,11 +15,12 @@ from combee.core.batching.planned import evidence_of
 from combee.core.evaluation.questions import Question
 from combee.core.gate.gate import Gate, gates_of
 from combee.core.gate.policy import NO_GATE, GatePolicy
-from combee.core.playbook.probation import shown
+from combee.core.names.sources import supporters
+from combee.core.playbook.budget import entry_tokens
+from combee.core.playbook.shown import shown
 from combee.core.playbook.spend import UNCAPPED
-from combee.core.playbook.trust import supporters
 from combee.core.playbook.versions import empty
-from combee.core.text.prompt import entry_tokens, estimate_tokens
+from combee.core.text.prompt import estimate_tokens
 from combee.log.evaluation.answering import ModelAnswerer
 from combee.log.evaluation.evaluator import Evaluator
 from combee.log.evaluation.judge import EvaluationJudge, Judges

@@ -5,8 +5,8 @@ from functools import lru_cache
 from itertools import product
 from random import Random
 
+from combee.core.playbook.budget import entry_tokens
 from combee.core.playbook.versions import empty
-from combee.core.text.prompt import entry_tokens
 from combee_experiments.data.samples import PLAYBOOK
 from combee_schemas.playbook import ACE_SECTIONS, Entry, Playbook
 from combee_schemas.reflection import Reflection

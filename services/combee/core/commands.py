@@ -16,13 +16,13 @@ from combee.core.formats.files import Format, carried_over, held_by, says_the_sa
 from combee.core.gate.gate import Gate, judged, not_judged
 from combee.core.log.replaying.selection import Selection
 from combee.core.names.identity import content_id
-from combee.core.playbook.branching import Adoption
 from combee.core.playbook.budget import budget_for, oversize
-from combee.core.playbook.clusters import clusters
-from combee.core.playbook.evidence import rules_for
+from combee.core.playbook.lineage.branching import Adoption
+from combee.core.playbook.lineage.evidence import rules_for
 from combee.core.playbook.operations import clean_playbook
 from combee.core.playbook.pausing import order_of
-from combee.core.playbook.probation import shown
+from combee.core.playbook.results.clusters import clusters
+from combee.core.playbook.shown import shown
 from combee.core.playbook.versions import parted
 from combee_schemas.base import BranchName, branch_in, is_branch_of, playbook_of
 from combee_schemas.command import Command, CommandKind

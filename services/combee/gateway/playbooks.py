@@ -10,8 +10,8 @@ from combee.core.commands import absence, is_deleted, no_version
 from combee.core.gate.canary import is_over, place_of, terms_of, version_for
 from combee.core.gate.gate import label_read
 from combee.core.log.live.picture import Picture
-from combee.core.playbook.apply import misfit
 from combee.core.playbook.pausing import pause_of
+from combee.core.playbook.versions import misfit
 from combee.gateway.access.access import check_touch
 from combee.gateway.access.keys import Caller
 from combee.gateway.context import Context

@@ -24,8 +24,8 @@ from combee.core.formats.render import ace_text
 from combee.core.methods import ace
 from combee.core.methods.method import Method, shaped
 from combee.core.playbook import versions
-from combee.core.playbook.lines import needless_bytes
 from combee.core.playbook.sections import same_section
+from combee.core.playbook.shown import needless_bytes
 from combee.scan.aggregate import Aggregator
 from combee.scan.in_memory import InMemoryScan
 from combee.sdk.background import Background, close_at_exit

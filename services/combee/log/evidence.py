@@ -12,11 +12,11 @@ from typing import NamedTuple
 from combee.adapters.ports import Log, PoisonError, Record
 from combee.core.names.identity import claimed_identities, identity_of, owner_of
 from combee.core.names.sources import NOBODY, KnownSources
-from combee.core.playbook import evidence
-from combee.core.playbook.branching import Adoption
-from combee.core.playbook.evidence import Place
+from combee.core.playbook.lineage import evidence
+from combee.core.playbook.lineage.branching import Adoption
+from combee.core.playbook.lineage.evidence import Place
+from combee.core.playbook.lineage.recomputing import Mixed, Recomputation, Recomputed
 from combee.core.playbook.operations import union
-from combee.core.playbook.recomputing import Mixed, Recomputation, Recomputed
 from combee.core.playbook.versions import empty
 from combee.log.history import History, messages, partition_of
 from combee_schemas import topics

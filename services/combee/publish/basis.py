@@ -15,8 +15,8 @@ from combee.core.commands import no_version
 from combee.core.gate.gate import Gate, gate_of
 from combee.core.gate.policy import NO_GATE, GatePolicy
 from combee.core.log.watermark import Watermark
-from combee.core.playbook.branching import Adoption
-from combee.core.playbook.recomputing import Recomputed
+from combee.core.playbook.lineage.branching import Adoption
+from combee.core.playbook.lineage.recomputing import Recomputed
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
 from combee.core.playbook.versions import empty
 from combee.process.worker.views import Newest
@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class PublishRules:
     """The settings that decisions follow."""
 
     budget_tokens: int
@@ -122,8 +122,9 @@ class PublishState:
 
     def gate(self, name: str) -> Gate | None:
         """Return a playbook's gate; None if it has none."""
-        known = {label: self.labels.get(label_key(name, label)) for label in (PRODUCTION, CANDIDATE)}
-        return gate_of({label: pointer for label, pointer in known.items() if pointer})
+        known = ((label, self.labels.get(label_key(name, label))) for label in (PRODUCTION, CANDIDATE))
+        labels = {label: pointer for label, pointer in known if pointer}
+        return gate_of(labels) if labels else None
 
     def records(self, decision: PublishDecision) -> list[Outgoing]:
         """Return the records of a decision's changed labels and gate decisions."""
@@ -303,7 +304,7 @@ class Basis:
     """The inputs of the decision about one record: the same basis gives the same decision."""
 
     state: PublishState
-    rules: Rules
+    rules: PublishRules
     now_ms: int
     may_wait: bool = True
     """Whether an update may wait for its manifest."""

@@ -2,11 +2,11 @@
 
 The path of an update to its version:
 
-1. ``_take_one`` reads a record and asks ``decide/record.py`` what becomes of it. While the decision rests on
-   something unread, ``reading.py`` reads that, and ``decide`` is asked again (``_read_for``).
+1. ``_take_one`` reads a record and asks ``decide.py`` what becomes of it. While the decision rests on something
+   unread, ``reading.py`` reads that, and ``decide`` is asked again (``_read_for``).
 2. The decision for an update is to skip it, to wait for its manifest or its predecessor (``_wait``), to refuse it, or
    the next version (``core/playbook/versions.py:after_update``).
-3. ``decide/gate.py:completed`` adds what follows from any version: revocations, marks, candidates.
+3. ``completed`` adds what follows from any version: revocations, marks, candidates.
 4. ``_write`` writes version, snapshot, labels, dead letters and offsets in one transaction; then the partition
    remembers it, and what waited for it is next.
 """
@@ -47,18 +47,15 @@ from combee.publish.basis import (
     Basis,
     Lost,
     PublishDecision,
+    PublishRules,
     PublishState,
-    Rules,
     UnreadError,
     WaitsFor,
 )
-from combee.publish.decide.gate import completed, decide_start
-from combee.publish.decide.record import decide
+from combee.publish.decide import Message, completed, decide, decide_start
 from combee.publish.reading import Reader, open_partition
 from combee_schemas import topics
 from combee_schemas.codec import CodecError
-from combee_schemas.command import Command
-from combee_schemas.gate import Verdict
 from combee_schemas.playbook import Playbook
 from combee_schemas.scan import Update
 
@@ -107,7 +104,7 @@ class Publisher:
     ) -> None:
         self._log = log
         self._clock = clock
-        self._rules = Rules(budget_tokens=budget_tokens, spending=spending, gates=gates)
+        self._rules = PublishRules(budget_tokens=budget_tokens, spending=spending, gates=gates)
         self._on_gate = on_gate
         self._tracing = tracing
         self._manifests = ManifestCache(log)
@@ -218,7 +215,7 @@ class Publisher:
                 await self._refuse(ours, record, str(error))
         return ()
 
-    async def _read(self, record: Record) -> Update | Command | Verdict:
+    async def _read(self, record: Record) -> Message:
         """Return the message of a record.
 
         Raises
@@ -228,7 +225,7 @@ class Publisher:
         """
         topic = topics.BY_NAME[record.topic]
         read = topic.read_own if topic is topics.VERDICTS else topic.read
-        message: Update | Command | Verdict = read(record)
+        message: Message = read(record)
         if await self._log.partition_for(record.topic, topic.key_of(message)) != record.partition:
             raise PoisonError(f"this {message.type} does not belong on partition {record.partition}")
         return message

@@ -15,8 +15,8 @@ from combee.adapters.ports import LanguageModel
 from combee.core.methods import ace
 from combee.core.methods.method import DEFAULTS, Method
 from combee.core.names.sources import names_of
-from combee.core.playbook import lines
-from combee.core.playbook.coverage import unchecked
+from combee.core.playbook import shown
+from combee.core.playbook.results.coverage import unchecked
 from combee.core.playbook.trust import names_counted
 from combee.core.text.similarity.embeddings import model_and_thresholds
 from combee.process.worker.vectors import Vectors
@@ -32,7 +32,7 @@ from combee_schemas.scan import Group, GroupMember, NodeResult, Partial
 def as_seen_on(base: Playbook, members: Iterable[GroupMember]) -> list[GroupMember]:
     """Return reflections with the tags and shown entries that count on the line of a version."""
     return [
-        member.model_copy(update={"reflection": lines.as_seen_on(base, member.reflection)})
+        member.model_copy(update={"reflection": shown.as_seen_on(base, member.reflection)})
         for member in members
     ]
 

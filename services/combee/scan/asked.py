@@ -6,7 +6,7 @@ from typing import Any, Generic, TypeVar
 
 from combee.core.methods import checking, consolidation
 from combee.core.methods.method import Method
-from combee.core.playbook.coverage import Coverage, Question
+from combee.core.playbook.results.coverage import Coverage, Question
 from combee.core.text.shortening import shorter_reflection
 from combee_schemas.base import Usage
 from combee_schemas.batch import Cluster

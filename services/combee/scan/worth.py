@@ -10,8 +10,8 @@ from combee.core.batching.tree import Node
 from combee.core.methods import checking, consolidation
 from combee.core.methods.method import Answer, Method
 from combee.core.playbook import operations as ops
-from combee.core.playbook.clusters import within
-from combee.core.playbook.coverage import Coverage, Lesson, Question
+from combee.core.playbook.results.clusters import within
+from combee.core.playbook.results.coverage import Coverage, Lesson, Question
 from combee.core.text.similarity.embeddings import Thresholds
 from combee.scan.asked import SKIPPED, Part, unanswered
 from combee_schemas import topics

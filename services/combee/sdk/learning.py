@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Final
 from uuid import uuid4
 
-from combee.core.playbook.lines import only
+from combee.core.playbook.shown import only
 from combee.sdk.client import AsyncClient, BaseClient, Client, default_client, feedback_text
 from combee.sdk.reading import PlaybookRef
 from combee.sdk.view import PlaybookView

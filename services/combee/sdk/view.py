@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from combee.core.formats.render import ace_text, markdown_text
-from combee.core.playbook.lines import shown_to
-from combee.core.playbook.probation import shown
+from combee.core.playbook.shown import shown, shown_to
 from combee.core.text.prompt import INTRODUCTION, MARKS, fence
 from combee.core.text.similarity.relevance import best_entries
 from combee.sdk.logs import LogOnce

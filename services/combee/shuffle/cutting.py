@@ -10,7 +10,7 @@ from combee.adapters.ports import Clock, Log, Notes, Origin, Outgoing, TopicPart
 from combee.core.batching import plan
 from combee.core.batching.window import Taken, Waiting
 from combee.core.names.tenants import tenant_of
-from combee.core.playbook.lines import needless_bytes, without_needless
+from combee.core.playbook.shown import needless_bytes, without_needless
 from combee.core.playbook.spend import bounded, total
 from combee.process.worker.provenance import Provenance
 from combee.process.worker.views import Playbooks

@@ -8,8 +8,8 @@ from combee.adapters.ports import TopicPartition
 from combee.core.batching import plan
 from combee.core.batching.window import Taken, Waiting
 from combee.core.commands import consolidation
-from combee.core.playbook import probation
-from combee.core.playbook.clusters import clusters, has_grown
+from combee.core.playbook.results.clusters import clusters, has_grown
+from combee.core.playbook.shown import shown
 from combee.core.playbook.trust import rules_of
 from combee.shuffle.cutting import Cutter
 from combee.shuffle.neighbours import NOTHING, Neighbours
@@ -81,7 +81,7 @@ class Orders:
         line = command.playbook
         if self.rules.waits_for(state, line):
             return None
-        entries = probation.shown(base).entries
+        entries = shown(base).entries
         neighbours = NOTHING if command.clusters is not None else self.neighbours.of(line, entries)
         if neighbours is None:
             return None

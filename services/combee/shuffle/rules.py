@@ -12,11 +12,11 @@ from combee.adapters.ports import Clock
 from combee.core.batching.window import Share
 from combee.core.names.tenants import Tenants, tenant_of
 from combee.core.playbook import spend
-from combee.core.playbook.apply import misfit
 from combee.core.playbook.budget import budget_of
 from combee.core.playbook.pausing import WOULD_EXPIRE, ends_soon
 from combee.core.playbook.spend import LineSpend, Pause, SpendPolicy
 from combee.core.playbook.trust import parts
+from combee.core.playbook.versions import misfit
 from combee.process.settings.batch import BatchSettings
 from combee.process.settings.methods import configured_method, plan_settings
 from combee.process.worker.views import Playbooks, View

@@ -10,7 +10,7 @@ import pytest
 from combee.adapters.clock import SystemClock
 from combee.adapters.memory import MemoryLog
 from combee.adapters.ports import Outgoing, TransientError
-from combee.core.playbook.lines import content_digest
+from combee.core.playbook.shown import content_digest
 from combee.gateway.endpoints import publishing
 from combee_schemas import topics
 from combee_schemas.base import Usage

@@ -8,8 +8,9 @@ from combee.adapters.openai.model import OpenAIModel
 from combee.adapters.ports import Outgoing, PoisonError, PromptTooLongError
 from combee.core.methods.ace import EXAMPLE
 from combee.core.names import identity
+from combee.core.playbook.budget import entry_tokens
 from combee.core.playbook.versions import empty
-from combee.core.text.prompt import entry_tokens, estimate_tokens
+from combee.core.text.prompt import estimate_tokens
 from combee_schemas import topics
 from combee_schemas.base import Shown
 from combee_schemas.codec import encode

@@ -2,7 +2,7 @@
 
 from combee.core.log.live.values import LivePlaybook, LiveVersion, Snapshot, Stage
 from combee.core.playbook.retention import warnings
-from combee.core.playbook.side_by_side import Learned, Line
+from combee.core.playbook.side_by_side import Line, LineTotals
 from combee.core.playbook.versions import empty
 from combee.dashboard.views import charts, graphs, outcomes, rows, wording
 from combee.dashboard.views.addresses import is_page
@@ -44,11 +44,11 @@ def test_a_playbook_stands_before_its_branches_with_what_they_do_otherwise() -> 
         ("a-b", "–"),
     ]
     live = LivePlaybook(name="a@x", waiting=2, batch_size=5, spend_tokens=1_000, paused="1,000 of 900 tokens")
-    learned = Learned(
+    learned = LineTotals(
         versions=2, batches=1, reflections=5, usage=Usage(calls=3, tokens_in=2_000), retention=0.8
     )
     lines = [
-        Line(playbook=stored["a"], since=3, learned=Learned()),
+        Line(playbook=stored["a"], since=3, learned=LineTotals()),
         Line(playbook=stored["a@x"], since=3, learned=learned),
     ]
     first, second = rows.line_rows(lines, [live], stored)

@@ -2,8 +2,8 @@
 
 from combee.core.log.live.picture import Picture
 from combee.core.log.live.values import LivePlaybook, LiveVersion, Snapshot
+from combee.core.playbook.budget import shown_tokens
 from combee.core.playbook.comparison import compare
-from combee.core.playbook.probation import shown_tokens
 from combee.core.playbook.versions import empty
 from combee.dashboard.views.entries import entry_list, search
 from combee.dashboard.views.lessons import LESSONS, newest_lessons

@@ -4,8 +4,8 @@ import pytest
 
 from combee.core.evaluation.outcomes.report import curve_of
 from combee.core.gate.gate import Gate
+from combee.core.gate.policy import EVERYBODY, TrustPolicy
 from combee.core.log.live.values import LivePlaybook, LiveVersion, Snapshot, window_text
-from combee.core.playbook.trust import EVERYBODY, TrustPolicy
 from combee.core.playbook.versions import empty
 from combee.dashboard.views import charts
 from combee.dashboard.views.rows import dead_rows, setting_rows

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from combee.adapters.ports import CutOffError, PoisonError, PromptTooLongError
-from combee.core.playbook.coverage import is_vague
 from combee.core.playbook.operations import MAX_CONTENT_CHARS
+from combee.core.playbook.results.coverage import is_vague
 from combee.core.playbook.versions import empty
 from combee.scan.aggregate import Aggregator
 from combee_schemas.base import Shown, Source, Usage

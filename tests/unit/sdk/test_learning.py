@@ -2,7 +2,7 @@
 
 import pytest
 
-from combee.core.playbook.lines import content_digest
+from combee.core.playbook.shown import content_digest
 from combee.sdk import (
     Client,
     learning,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from combee.core.text.prompt import entry_tokens
+from combee.core.playbook.budget import entry_tokens
 from combee.core.text.similarity.relevance import best_entries
 from combee.sdk.view import Form, PlaybookView
 from combee_schemas.playbook import Entry, Playbook

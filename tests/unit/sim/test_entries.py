@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from combee.core.methods.ace import aggregate_prompt, combine_prompt
-from combee.core.playbook.guards import guarded
 from combee.core.playbook.operations import read_operations
+from combee.core.playbook.results.guards import guarded
 from combee.core.playbook.versions import empty
 from combee_schemas.model import Prompt
 from combee_schemas.plan import PlanSettings

@@ -11,7 +11,7 @@ from rich.text import Text
 from combee.cli.shared.console import shortened
 from combee.core.evaluation.outcomes.report import Curve, FiguresReport, Point, estimate_text, versions_text
 from combee.core.log.ledger import LedgerReport
-from combee.core.playbook.probation import shown_tokens
+from combee.core.playbook.budget import shown_tokens
 from combee.core.playbook.spend import SpendPolicy
 from combee.log.inspection.learned import Report
 from combee.log.inspection.lineage import Lineage

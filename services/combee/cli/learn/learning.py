@@ -10,8 +10,7 @@ from combee.core.formats.items import learned_id, own_id, unproven_ids, unvouche
 from combee.core.methods import ace
 from combee.core.methods.method import Method
 from combee.core.names.sources import Signer, declared
-from combee.core.playbook import probation
-from combee.core.playbook.lines import shown_to
+from combee.core.playbook.shown import shown, shown_to
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
 from combee.core.playbook.versions import empty
 from combee.log.inspection.learned import (
@@ -169,7 +168,7 @@ class Learning:
             answer=answer,
             target=sample.target,
             feedback=verdict(answer, sample.target, sample.kind),
-            shown=shown_to(playbook, probation.shown(playbook).entries),
+            shown=shown_to(playbook, shown(playbook).entries),
             created_at_ms=self._clock.now_ms(),
         )
         await self._log.produce(declared(trace, self._signer))

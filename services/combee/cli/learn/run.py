@@ -26,7 +26,7 @@ from combee.cli.shared.log import open_log
 from combee.core.formats.intake import Item, Sample
 from combee.core.log.diagnosis import flow
 from combee.core.methods.method import Method
-from combee.core.playbook.apply import misfit
+from combee.core.playbook.versions import misfit
 from combee.log.history import newest_playbook
 from combee.log.inspection.learned import Progress
 from combee.process.settings.loading import Settings

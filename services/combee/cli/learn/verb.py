@@ -29,7 +29,8 @@ from combee.cli.shared.settings import deployed_settings
 from combee.core.formats.files import Format, natural_form
 from combee.core.formats.intake import Item, Unknown, ignored_text
 from combee.core.formats.items import read_items
-from combee.core.playbook import probation, retention
+from combee.core.playbook import retention
+from combee.core.playbook.shown import counts, counts_text
 from combee_schemas.playbook import Audit, Playbook
 
 NAMED = 3
@@ -213,9 +214,9 @@ def _left_nothing(reasons: Any) -> Iterator[str]:
 
 
 def _summary(report: dict[str, object], playbook: Playbook) -> str:
-    entries = probation.counts_text(**probation.counts(playbook))
-    counts = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in _counts(report).items())
+    entries = counts_text(**counts(playbook))
+    reflections = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in _counts(report).items())
     return (
-        f"{report['playbook']} version {report['version']}: {entries} entries; reflections: {counts};"
+        f"{report['playbook']} version {report['version']}: {entries} entries; reflections: {reflections};"
         f" {report['batches']} batches, {report['model_calls']} model calls, {report['seconds']} s"
     )

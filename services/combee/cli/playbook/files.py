@@ -9,7 +9,7 @@ from combee.adapters.ports import FatalError
 from combee.cli.shared.console import print_json, remark
 from combee.core.formats.files import Format, detect, ignored_in, read_playbook, write_playbook
 from combee.core.formats.intake import ignored_text
-from combee.core.playbook.probation import shown
+from combee.core.playbook.shown import shown
 from combee_schemas.playbook import Playbook
 
 STDIN = "-"

@@ -21,8 +21,8 @@ from combee.cli.shared.log import open_log
 from combee.cli.shared.options import AsJson, Everything, FormOrNone, Label, Name, Servers, Version, as_format
 from combee.cli.shared.settings import deployed_settings
 from combee.core.evaluation.outcomes.report import OutcomesReport, outcomes_report
-from combee.core.playbook import probation
 from combee.core.playbook.retention import warnings
+from combee.core.playbook.shown import shown
 from combee.core.playbook.side_by_side import in_order
 from combee.log.history import History, newest_playbooks
 from combee.log.inspection.outcomes import canaries, outcomes_of
@@ -89,7 +89,7 @@ def show(
         return
     playbook, outcomes = asyncio.run(_version(settings, name, version, label))
     if as_json:
-        listed = playbook if everything else probation.shown(playbook)
+        listed = playbook if everything else shown(playbook)
         of_runs = {"outcomes": outcomes.model_dump(mode="json")}
         print_json({**listed.model_dump(mode="json"), "warnings": warnings(playbook), **of_runs})
     elif form is not None:

@@ -15,9 +15,9 @@ from combee.core.names.sources import sources_text
 from combee.core.playbook import retention
 from combee.core.playbook.budget import budget_text
 from combee.core.playbook.comparison import CHANGE_WORDS
-from combee.core.playbook.probation import counts, counts_text, shown
 from combee.core.playbook.retention import percent
 from combee.core.playbook.sections import section_order
+from combee.core.playbook.shown import counts, counts_text, shown
 from combee.core.playbook.trust import proven_sources
 from combee.core.text.flags import flags
 from combee.log.reports.audit import VersionDetails, audit_texts, changes_text, version_text

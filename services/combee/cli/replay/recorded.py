@@ -7,7 +7,7 @@ from combee.adapters.clock import moment
 from combee.adapters.ports import FatalError, Log, Outgoing, Record
 from combee.core.log.replaying.selection import Selection
 from combee.core.log.replaying.steps import Arrival
-from combee.core.playbook.lines import needless_bytes
+from combee.core.playbook.shown import needless_bytes
 from combee.core.playbook.trust import names_counted
 from combee.log.history import History, messages, partition_of
 from combee_schemas import topics

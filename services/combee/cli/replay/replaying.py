@@ -10,7 +10,7 @@ from combee.cli.replay.recorded import again, check_replayable
 from combee.cli.replay.shadow import Shadow
 from combee.core.batching.plan import same_plan
 from combee.core.names.identity import content_id
-from combee.core.playbook.rejecting import is_rejection
+from combee.core.playbook.lineage.rejecting import is_rejection
 from combee.log.history import History, messages, newest_snapshots, partition_of
 from combee_schemas import topics
 from combee_schemas.base import Message

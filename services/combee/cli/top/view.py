@@ -19,8 +19,8 @@ from combee.core.log.live.values import (
     current_batch,
     window_text,
 )
-from combee.core.playbook.probation import counts_text
 from combee.core.playbook.retention import percent
+from combee.core.playbook.shown import counts_text
 from combee.log.reports.branch import branch_report, branch_text
 from combee.log.reports.controller import why_text
 from combee.log.reports.status import newest_versions, progress_text

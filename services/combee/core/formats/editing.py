@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from combee.core.formats.lines import Parsed
 from combee.core.formats.render import MARKDOWN_ENTRY, markdown_text, markdown_title, parse_markdown
 from combee.core.formats.text import numbered
-from combee.core.playbook.probation import shown
+from combee.core.playbook.shown import shown
 from combee_schemas.playbook import Entry, Playbook
 from combee_schemas.scan import Operation, OperationKind
 

@@ -22,9 +22,8 @@ from combee.core.formats.render import (
 )
 from combee.core.formats.skill import is_skill, skill_text, without_front
 from combee.core.formats.text import numbered
-from combee.core.playbook.components import clash
-from combee.core.playbook.probation import shown
-from combee.core.playbook.sections import number_of, slug
+from combee.core.playbook.sections import clash, number_of, slug
+from combee.core.playbook.shown import shown
 from combee_schemas.base import Holds, LineName, PlaybookName
 from combee_schemas.playbook import Entry, Playbook
 

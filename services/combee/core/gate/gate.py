@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from combee.core.gate.policy import Judges
-from combee.core.playbook.probation import shown
 from combee.core.playbook.sections import section_order
+from combee.core.playbook.shown import shown
 from combee_schemas.gate import Decided, Decision, Judge, Verdict
 from combee_schemas.playbook import CANDIDATE, LATEST, NO_LABEL, PRODUCTION, Label, Playbook
 

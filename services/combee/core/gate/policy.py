@@ -1,19 +1,52 @@
-"""The setting that names the judges of new versions; pure."""
+"""Settings that differ by playbook: its trust posture, and the judges of its new versions; pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from types import MappingProxyType
+from typing import TypeVar
 
 from combee.core.gate.judges import JUDGES
-from combee.core.playbook.trust import TrustPolicy, longest_match
 from combee_schemas.base import DAY_MS, playbook_of
 from combee_schemas.canary import CanaryTerms
 from combee_schemas.digests import digest
 from combee_schemas.gate import Judge
+from combee_schemas.plan import Trust
 
+T = TypeVar("T")
 Judges = tuple[Judge, ...]
+EVERYBODY = "*"
+"""The pattern of all playbooks that no other pattern matches."""
 OFF = "off"
 PUBLIC: Judges = ("approve",)
 """Of a public playbook without others."""
+
+
+def longest_match(by_pattern: Mapping[str, T], name: str) -> T | None:
+    """Return what the longest pattern that matches a name stands for, such as ``support/*``; None: none matches."""
+    matching = (pattern for pattern in by_pattern if fnmatchcase(name, pattern))
+    longest = max(matching, key=len, default=None)
+    return None if longest is None else by_pattern[longest]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrustPolicy:
+    """The posture of every playbook."""
+
+    by_pattern: Mapping[str, Trust] = field(default_factory=lambda: MappingProxyType({}))
+    """Postures by name pattern, such as ``support/*``; the longest matching pattern wins."""
+
+    def of(self, line: str) -> Trust:
+        """Return the posture of a line; a branch has its playbook's."""
+        return longest_match(self.by_pattern, playbook_of(line)) or "team"
+
+    @property
+    def public(self) -> tuple[str, ...]:
+        """The patterns of public playbooks."""
+        return tuple(pattern for pattern, trust in self.by_pattern.items() if trust == "public")
+
+
+# ---- judges
 
 
 def judges_in(text: str) -> Judges:

@@ -11,9 +11,10 @@ from typing import Any
 from combee.core.formats.render import ace_entry, ace_id, ace_lines, ace_lines_by_age
 from combee.core.methods.method import DEFAULTS, NO_NAMES, Answer, Sources
 from combee.core.playbook import operations as ops
-from combee.core.playbook import probation
-from combee.core.playbook.clusters import mostly_harmful
+from combee.core.playbook.budget import tokens_by_entry
 from combee.core.playbook.derived import once_per_version
+from combee.core.playbook.results.clusters import mostly_harmful
+from combee.core.playbook.shown import shown
 from combee.core.text.forms import clean
 from combee.core.text.prompt import (
     FENCE_WARNING,
@@ -24,7 +25,6 @@ from combee.core.text.prompt import (
     fence,
     list_of,
     object_of,
-    tokens_by_entry,
 )
 from combee_schemas.base import Holds, is_blank
 from combee_schemas.model import Prompt
@@ -309,7 +309,7 @@ def _beginning(base: Playbook, settings: PlanSettings) -> tuple[str, str]:
     texts, shape = _beginnings(base), (settings.prompts, settings.playbook_tokens, settings.salt)
     if shape not in texts:
         _, instructions, *_ = WORDING[settings.prompts]
-        owner, active = f"{base.name} {settings.salt}", probation.shown(base)
+        owner, active = f"{base.name} {settings.salt}", shown(base)
         parts = [
             instructions,
             fence("playbook", ace_lines_by_age(active), owner=owner),
@@ -365,7 +365,7 @@ ANSWER_SCHEMA = object_of(reasoning=STRING, bullet_ids=list_of(STRING), final_an
 
 def answer_prompt(playbook: Playbook, question: str) -> Prompt:
     """Ask an agent (ACE: generator) one question with the playbook in the prompt."""
-    lines = ace_lines(probation.shown(playbook), counters=False)
+    lines = ace_lines(shown(playbook), counters=False)
     return Prompt(
         system=f"{ANSWER}\n{fence('playbook', lines, owner=playbook.name)}",
         user=fence("task", [question]),

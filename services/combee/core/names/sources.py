@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from combee_schemas.base import ProvenBy, Source, SourceNames
+from combee_schemas.playbook import Entry
 from combee_schemas.records import PROOF_HEADER, Headers, Outgoing, header
 from combee_schemas.scan import Seen
 from combee_schemas.topics import Published, outgoing
@@ -185,6 +186,11 @@ def names_of(seen: Iterable[Seen], names: SourceNames) -> dict[str, str]:
     """Return the counting names of reflections by their ids, for those with a name."""
     named = ((reflection.reflection_id, source_name(reflection.source, names)) for reflection in seen)
     return {reflection_id: name for reflection_id, name in named if name}
+
+
+def supporters(entry: Entry) -> tuple[str, ...]:
+    """Return the sources that support an entry; if one is proven, unproven ones add none."""
+    return tuple(source for source in entry.sources if source != UNPROVEN) or (UNPROVEN,)
 
 
 def sources_text(counts: Mapping[str, int]) -> str:

@@ -1,14 +1,13 @@
 """How large a playbook may be: its token budget, the room of a version's record, and what is evicted; pure."""
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from itertools import chain
 from types import MappingProxyType
 
-from combee.core.names.sources import UNPROVEN
-from combee.core.playbook.trust import supporters
-from combee.core.text.prompt import tokens_by_entry
+from combee.core.names.sources import UNPROVEN, supporters
+from combee_schemas.model import CHARS_PER_TOKEN
 from combee_schemas.playbook import ACE_SECTIONS, MAX_BUDGET_TOKENS, Entry, Playbook
 
 PROPOSED_SHARE = 4
@@ -22,6 +21,11 @@ ENTRIES_BYTES = 600 << 10
 Newly revoked ids alone may take 256 KiB of it."""
 ENTRY_BYTES = 200
 """Bytes of an entry's field names and numbers in a record."""
+
+LAYOUT = 4
+"""Characters of an entry's line in addition to its id and content."""
+HEADER = 5
+"""Characters of a header's lines in addition to its name."""
 
 Parts = Mapping[str, Fraction]
 """By source, its part of the playbook's reflections; of one source it bounds nothing."""
@@ -75,6 +79,34 @@ def needed_tokens(entries: Sequence[Entry], sections: Sequence[str]) -> int:
     proposed = [entry for entry in entries if not entry.is_active]
     sizes = [sum(tokens_by_entry(part, sections).values()) for part in (shown, proposed)]
     return max(sizes[0], PROPOSED_SHARE * sizes[1])
+
+
+# ---- size in tokens
+
+
+def entry_tokens(entry: Entry) -> int:
+    """Return the approximate tokens of an entry's line without its header; they count against a token budget."""
+    return -(-(len(entry.id) + len(entry.content) + LAYOUT) // CHARS_PER_TOKEN)
+
+
+def tokens_by_entry(entries: Iterable[Entry], sections: Iterable[str]) -> dict[str, int]:
+    """Return about how many tokens each entry takes in a prompt, by id.
+
+    A section's oldest entry takes the room of its header, too, but for headers of ``sections``: these stand there
+    without entries.
+    """
+    headed, tokens = set(sections), dict[str, int]()
+    for entry in sorted(entries, key=lambda entry: (entry.created_version, entry.id)):
+        tokens[entry.id] = entry_tokens(entry)
+        if entry.section not in headed:
+            headed.add(entry.section)
+            tokens[entry.id] += -(-(len(entry.section) + HEADER) // CHARS_PER_TOKEN)
+    return tokens
+
+
+def shown_tokens(playbook: Playbook) -> dict[str, int]:
+    """Return about how many tokens each entry that agents are shown takes of the token budget, by id."""
+    return tokens_by_entry((entry for entry in playbook.entries if entry.is_active), playbook.sections)
 
 
 # ---- what is evicted

@@ -3,8 +3,8 @@
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from combee.core.playbook.probation import shown
 from combee.core.playbook.sections import section_order
+from combee.core.playbook.shown import shown
 from combee.core.playbook.versions import WITHOUT_EFFECT
 from combee_schemas.base import Value
 from combee_schemas.playbook import ChangeKind, Entry, Playbook

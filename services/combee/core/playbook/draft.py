@@ -1,24 +1,24 @@
 """The next version of a playbook while operations are applied: entries in order, what each says, what was changed.
 
-``apply_operations`` counts tags and applies the operations of a batch, at most one to each entry. What an operation
-does to an entry (ACE) stands here, what it does to a component (GEPA) in ``components``. ``Landing`` keeps where
-the reflections end that the operations rest on; ``finish`` keeps the token budget.
+``apply_operations`` counts tags and applies the operations of a batch, at most one to each entry. A playbook holds
+entries (ACE), or components (GEPA): sections of one text each, which changes as a whole or not at all. ``Landing``
+keeps where the reflections end that the operations rest on; ``finish`` keeps the token budget.
 """
 
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
 
 from combee.core.names.sources import UNPROVEN
-from combee.core.playbook.budget import UNBOUNDED, Parts, evictions
+from combee.core.playbook.budget import ENTRIES_BYTES, UNBOUNDED, Parts, entry_tokens, evictions, stored_bytes
 from combee.core.playbook.operations import MAX_DETAIL_CHARS, TARGETS, union
-from combee.core.playbook.probation import activated
-from combee.core.playbook.screening import NO_LINKS, OPEN, Links, Screen, last_sources
 from combee.core.playbook.sections import number_of, same_section, section_order, slug
+from combee.core.playbook.trust import NOTHING, Ids, Screen, Screened, activated, last_sources
 from combee.core.text.forms import comparable
 from combee.core.text.similarity.lessons import Index, index_of, same_lesson
+from combee_schemas.base import Holds
 from combee_schemas.playbook import (
     ACE_SECTIONS,
     Change,
@@ -27,11 +27,13 @@ from combee_schemas.playbook import (
     EntryState,
     Playbook,
 )
-from combee_schemas.scan import Conflict, Echo, Known, Operation, OperationKind, Seen
+from combee_schemas.scan import Conflict, Echo, Known, NodeResult, Operation, OperationKind, Seen
 
 How = Literal["change", "repeat", "claim", "echo"]
 """Origin of an entry's reflections: a change of the entry, a repeat recognised by code, a claim, or an echo, which is
 no evidence."""
+NO_BUDGET = 10**9
+"""A budget that no playbook reaches: evicted entries are removed by the version's recorded changes instead."""
 NO_EFFECT = frozenset({"dropped", "superseded"})
 NO_IDS: Mapping[str, str] = MappingProxyType({})
 NO_NAMES: Mapping[str, str] = MappingProxyType({})
@@ -120,8 +122,6 @@ class Draft:
     sections: dict[str, None]
     """The playbook's own come first."""
     _index: Index
-    screen: Screen = OPEN
-    """The rules of the batch."""
     changes: list[Change] = field(default_factory=list)
     landing: Landing = field(default_factory=Landing)
     _reworded: dict[str, None] = field(default_factory=dict)
@@ -130,10 +130,14 @@ class Draft:
     """Pairs of entries whose conflict is recorded."""
     born: EntryState = "active"
     """The state of entries that are added."""
-    links: Links = NO_LINKS
-    """Entries that additions are about, by their content."""
+    replaces: Ids = field(default_factory=lambda: NOTHING)
+    """By content of an addition: the entries whose place it takes once enough supports it."""
+    rivals: Ids = field(default_factory=lambda: NOTHING)
+    """By content of an addition: the entries next to which it is shown then."""
     by_hand: bool = False
     """Whether a person applies the operations."""
+    unsure: frozenset[str] = frozenset()
+    """Reflections that are evidence, but no support."""
     ids: Mapping[str, str] = field(default_factory=dict)
     """Of a recomputation: under which ids entries are added, by their content."""
     prefix: str = ""
@@ -160,6 +164,15 @@ class Draft:
         free = f"{self.prefix}{slug(section)}-{self.next_id:05d}"
         return known if known is not None and known not in self.entries else free
 
+    def linked(self, entry: Entry) -> Entry:
+        """Return an entry that waits, with the links of its content."""
+        content = entry.content[:MAX_DETAIL_CHARS]
+        replaces, rivals = self.replaces.get(content, ()), self.rivals.get(content, ())
+        if not (replaces or rivals):
+            return entry
+        update = {"replaces": union(entry.replaces, replaces), "rivals": union(entry.rivals, rivals)}
+        return entry.model_copy(update=update)
+
     def put(self, entry: Entry) -> None:
         """Add or replace an entry."""
         known = self.entries.get(entry.id)
@@ -182,6 +195,23 @@ class Draft:
     def note(self, kind: ChangeKind, entry_id: str, detail: str = "") -> None:
         """Record one change."""
         self.changes.append(Change(kind=kind, entry_id=entry_id, detail=detail[:MAX_DETAIL_CHARS]))
+
+    def supported(self) -> dict[str, tuple[str, ...]]:
+        """Return the reflections that support each entry."""
+        return {
+            entry_id: tuple(one for one in ids if one not in self.unsure)
+            for entry_id, ids in self.landing.by_entry().items()
+        }
+
+    def settle(self, entries: Iterable[Entry], changes: Iterable[Change] = ()) -> None:
+        """Take over what was decided about entries: those that changed, and what happened to them."""
+        for entry in entries:
+            self.put(entry)
+        for change in changes:
+            self.note(change.kind, change.entry_id, change.detail)
+            if change.kind in {"expire", "remove"}:
+                self.landing.evict(change.entry_id)
+                self.drop(change.entry_id)
 
     def landed(self) -> Landed:
         """Return which reflections count in this version."""
@@ -230,178 +260,63 @@ def _said_by(evidence: Sequence[str], names: Mapping[str, str], sources: Sequenc
     return f"(said by {', '.join(by[:NAMED])}{more})" if by else ""
 
 
-def rest_on(entry: Entry, evidence: Sequence[str], version: int) -> Entry:
-    """Return the entry, changed in ``version``, with more evidence; what it had counts once."""
-    fresh = [reflection_id for reflection_id in evidence if reflection_id not in entry.evidence]
-    return entry.model_copy(
-        update={
-            "evidence_count": entry.evidence_count + len(fresh),
-            "evidence": (*entry.evidence, *fresh),
-            "updated_version": version,
-        }
-    )
-
-
-def united(kept: Entry, twins: Iterable[Entry]) -> Entry:
-    """Return ``kept`` with the counters and the evidence of others; evidence both have counts once.
-
-    It is active if one of them is: agents are shown already what it says.
-    """
-    for twin in twins:
-        shared = len(set(kept.evidence) & set(twin.evidence))
-        kept = kept.model_copy(
-            update={
-                "helpful": kept.helpful + twin.helpful,
-                "harmful": kept.harmful + twin.harmful,
-                "evidence_count": kept.evidence_count + twin.evidence_count - shared,
-                "evidence": union(kept.evidence, twin.evidence),
-                "sources": last_sources(twin.sources, kept.sources),
-                "harmed": last_sources(twin.harmed, kept.harmed),
-                "support": union(kept.support, twin.support),
-            }
-        )
-        kept = activated(kept) if twin.is_active else kept
-    return activated(kept) if kept.is_active else kept
-
-
-# ---- operations on entries
-
-
-def apply_to_entries(draft: Draft, operation: Operation) -> None:
-    """Apply an operation to a draft; one on entries that vanished is dropped, and recorded."""
-    match operation.kind:
-        case OperationKind.ADD:
-            _add(draft, operation)
-        case OperationKind.UPDATE:
-            _update(draft, operation)
-        case OperationKind.MERGE:
-            _merge(draft, operation)
-        case OperationKind.REMOVE:
-            _remove(draft, operation)
-
-
-def _add(draft: Draft, operation: Operation) -> None:
-    same = draft.saying(operation.content)
-    if same is not None:
-        draft.placed.setdefault(operation.content, same.id)
-        _strengthen(draft, same if same.is_active else draft.links.linked(same), operation)
-        return
-    section, entry_id = draft.place(operation.section, operation.content)
-    draft.next_id += 1
-    draft.placed.setdefault(operation.content, entry_id)
-    entry = Entry(
-        id=entry_id,
-        section=section,
-        content=operation.content,
-        state=draft.born,
-        by_hand=draft.by_hand,
-        created_version=draft.version,
-    )
-    entry = entry if entry.is_active else draft.links.linked(entry)
-    draft.put(rest_on(entry, operation.evidence, draft.version))
-    draft.note("add", entry_id)
-
-
-def _strengthen(draft: Draft, entry: Entry, operation: Operation) -> None:
-    """Let an entry rest on an operation that says the same; its own words stay, unless a person says it now."""
-    said, known = (comparable(content).rstrip(".") for content in (operation.content, entry.content))
-    words = f": {operation.content}" if said != known else ""
-    content = operation.content if draft.by_hand and words else entry.content
-    strengthened = entry.model_copy(update={"content": content, "by_hand": draft.by_hand or entry.by_hand})
-    draft.put(rest_on(strengthened, operation.evidence, draft.version))
-    if content != entry.content:
-        draft.note("update", entry.id, entry.content)
-        return
-    draft.note("duplicate", entry.id, f"{len(operation.evidence)} more reflections say so{words}")
-
-
-def _update(draft: Draft, operation: Operation) -> None:
-    entry = draft.entries.get(operation.entry_ids[0])
-    if entry is None:
-        draft.note("dropped", operation.entry_ids[0], "UPDATE: no such entry any more")
-    elif operation.evidence and same_lesson(entry.content, operation.content):
-        _strengthen(draft, entry, operation)
-    else:
-        _reword(draft, _for(operation, entry), operation)
-
-
-def _merge(draft: Draft, operation: Operation) -> None:
-    named = [
-        _for(operation, draft.entries[entry_id])
-        for entry_id in union(operation.entry_ids)
-        if entry_id in draft.entries
-    ]
-    if not named:
-        draft.note("dropped", operation.entry_ids[0], "MERGE: no such entries any more")
-        return
-    is_said = {
-        entry.id: bool(operation.evidence) and same_lesson(entry.content, operation.content)
-        for entry in named
-    }
-    # A person's words stay where the operation says the same.
-    kept, *twins = sorted(named, key=lambda entry: not (entry.by_hand and is_said[entry.id]))
-    for twin in twins:
-        draft.drop(twin.id)
-        draft.note("merge", twin.id, f"into {kept.id}: {twin.content}")
-    become = _strengthen if is_said[kept.id] else _reword
-    become(draft, united(kept, twins), operation)
-
-
-def _for(operation: Operation, entry: Entry) -> Entry:
-    """Return an entry with the support and the sources that count for what an operation says.
-
-    Both are for the entry's own words. Words that rest on nothing are those of a consolidation, or a person's: they
-    stand for the words of active entries.
-    """
-    stands = entry.is_active and not operation.evidence
-    if stands or same_lesson(entry.content, operation.content):
-        return entry
-    return entry.model_copy(update={"sources": ()} if entry.is_active else {"support": (), "sources": ()})
-
-
-def _reword(draft: Draft, entry: Entry, operation: Operation) -> None:
-    """Give an entry its new content; if another one says that already, the two become that one."""
-    twin = draft.saying(operation.content, but=entry.id)
-    if twin is None:
-        by_hand = draft.by_hand or (entry.by_hand and entry.content == operation.content)
-        update = {"content": operation.content, "by_hand": by_hand}
-        draft.put(rest_on(entry.model_copy(update=update), operation.evidence, draft.version))
-        draft.note("update", entry.id, entry.content)
-        return
-    draft.drop(entry.id)
-    draft.note("merge", entry.id, f"into {twin.id}: {entry.content}")
-    _strengthen(draft, united(twin, [entry]), operation)
-
-
-def _remove(draft: Draft, operation: Operation) -> None:
-    removed = draft.drop(operation.entry_ids[0])
-    if removed is None:
-        draft.note("dropped", operation.entry_ids[0], "REMOVE: no such entry any more")
-    else:
-        draft.note("remove", removed.id, removed.content)
-
-
 # ---- a batch
+
+
+def draft_of(
+    base: Playbook,
+    result: NodeResult,
+    screen: Screen,
+    admitted: Screened,
+    *,
+    holds: Holds,
+    gone: Sequence[str],
+    **given: Any,
+) -> Draft:
+    """Return the draft after ``base`` with what a screen admits of a result; ``given``: as for `apply_operations`."""
+    draft = apply_operations(
+        base,
+        admitted.passed,
+        admitted.seen,
+        holds=holds,
+        revoked=gone,
+        echoes=result.echoes,
+        known=result.known,
+        conflicts=result.conflicts if holds == "entries" else (),
+        born=admitted.born,
+        replaces=admitted.replaces,
+        rivals=admitted.rivals,
+        names=screen.names,
+        unsure=screen.unsure,
+        **given,
+    )
+    for refusal in admitted.refused:
+        text = f"{refusal.operation.kind}: {refusal.why}: {refusal.operation.content}"
+        draft.note("dropped", next(iter(refusal.operation.entry_ids), ""), text)
+    return draft
 
 
 def apply_operations(
     base: Playbook,
     operations: Iterable[Operation],
     seen: Iterable[Seen],
-    apply: Callable[[Draft, Operation], None] = apply_to_entries,
     *,
+    holds: Holds = "entries",
+    budget_tokens: int = NO_BUDGET,
     revoked: Sequence[str] = (),
     echoes: Iterable[Echo] = (),
     known: Iterable[Known] = (),
     conflicts: Iterable[Conflict] = (),
     born: EntryState = "active",
-    links: Links = NO_LINKS,
+    replaces: Ids = NOTHING,
+    rivals: Ids = NOTHING,
     ids: Mapping[str, str] = NO_IDS,
     by_hand: bool = False,
     names: Mapping[str, str] = NO_NAMES,
+    unsure: frozenset[str] = frozenset(),
     free_from: int = 0,
 ) -> Draft:
-    """Return a draft after ``base`` in which tags are counted, and to which ``apply`` applied what can be applied.
+    """Return a draft after ``base`` in which tags are counted, and to which is applied what can be applied.
 
     What is ``known`` strengthens its entries first. Evidence from ``revoked`` never counts.
     Of several operations on one entry the one of most sources wins, of equals the one with the newest evidence;
@@ -410,10 +325,11 @@ def apply_operations(
     """
     draft = Draft.of(base)
     draft.born = born
-    draft.links = links
+    draft.replaces, draft.rivals = replaces, rivals
     draft.ids = ids
     draft.prefix = UNGIVEN if free_from else ""
     draft.by_hand = by_hand
+    draft.unsure = unsure
     revoked_ids = frozenset(revoked)
     seen = [reflection for reflection in seen if reflection.reflection_id not in revoked_ids]
     fresh = (reflection for reflection in seen if reflection.offset > base.counted_offset)
@@ -435,7 +351,10 @@ def apply_operations(
         draft.note("duplicate" if loser.is_repeat else "superseded", loser.entry_id, text)
     for operation in winners:
         done = len(draft.changes)
-        apply(draft, operation)
+        if holds == "components":
+            _apply_to_component(draft, operation, budget_tokens)
+        else:
+            _apply_to_entries(draft, operation)
         draft.landing.take(draft.changes[done:], operation.evidence)
     for conflict in conflicts:
         left = tuple(one for one in conflict.evidence if one not in revoked_ids)
@@ -445,13 +364,20 @@ def apply_operations(
 
 
 def finish(
-    base: Playbook, draft: Draft, budget_tokens: int, parts: Parts = UNBOUNDED
+    base: Playbook,
+    draft: Draft,
+    budget_tokens: int,
+    parts: Parts = UNBOUNDED,
+    holds: Holds = "entries",
 ) -> tuple[tuple[str, ...], tuple[Entry, ...]]:
     """Return sections and entries after the token budget: the least useful entries go, and it is recorded.
 
     The sections are the playbook's own, which ACE or a person gave it; those of other entries follow wherever the
-    entries are shown.
+    entries are shown. A section of components exists while it has a text.
     """
+    if holds == "components":
+        components = tuple(draft.entries.values())
+        return section_order((), components), components
     # The header of an entry that a person added stays without it; the header that a batch began leaves with it.
     begun = (
         entry for entry in draft.entries.values() if draft.by_hand and entry.created_version == draft.version
@@ -588,3 +514,204 @@ def _agree(operation: Operation, rival: Operation) -> bool:
     if operation.kind != rival.kind or set(operation.entry_ids) != set(rival.entry_ids):
         return False
     return operation.kind == OperationKind.REMOVE or same_lesson(operation.content, rival.content)
+
+
+# ---- operations on entries
+
+
+def _apply_to_entries(draft: Draft, operation: Operation) -> None:
+    """Apply an operation to a draft; one on entries that vanished is dropped, and recorded."""
+    match operation.kind:
+        case OperationKind.ADD:
+            _add(draft, operation)
+        case OperationKind.UPDATE:
+            _update(draft, operation)
+        case OperationKind.MERGE:
+            _merge(draft, operation)
+        case OperationKind.REMOVE:
+            _remove(draft, operation)
+
+
+def _add(draft: Draft, operation: Operation) -> None:
+    same = draft.saying(operation.content)
+    if same is not None:
+        draft.placed.setdefault(operation.content, same.id)
+        _strengthen(draft, same if same.is_active else draft.linked(same), operation)
+        return
+    section, entry_id = draft.place(operation.section, operation.content)
+    draft.next_id += 1
+    draft.placed.setdefault(operation.content, entry_id)
+    entry = Entry(
+        id=entry_id,
+        section=section,
+        content=operation.content,
+        state=draft.born,
+        by_hand=draft.by_hand,
+        created_version=draft.version,
+    )
+    entry = entry if entry.is_active else draft.linked(entry)
+    draft.put(rest_on(entry, operation.evidence, draft.version))
+    draft.note("add", entry_id)
+
+
+def _strengthen(draft: Draft, entry: Entry, operation: Operation) -> None:
+    """Let an entry rest on an operation that says the same; its own words stay, unless a person says it now."""
+    said, known = (comparable(content).rstrip(".") for content in (operation.content, entry.content))
+    words = f": {operation.content}" if said != known else ""
+    content = operation.content if draft.by_hand and words else entry.content
+    strengthened = entry.model_copy(update={"content": content, "by_hand": draft.by_hand or entry.by_hand})
+    draft.put(rest_on(strengthened, operation.evidence, draft.version))
+    if content != entry.content:
+        draft.note("update", entry.id, entry.content)
+        return
+    draft.note("duplicate", entry.id, f"{len(operation.evidence)} more reflections say so{words}")
+
+
+def _update(draft: Draft, operation: Operation) -> None:
+    entry = draft.entries.get(operation.entry_ids[0])
+    if entry is None:
+        draft.note("dropped", operation.entry_ids[0], "UPDATE: no such entry any more")
+    elif operation.evidence and same_lesson(entry.content, operation.content):
+        _strengthen(draft, entry, operation)
+    else:
+        _reword(draft, _for(operation, entry), operation)
+
+
+def _merge(draft: Draft, operation: Operation) -> None:
+    named = [
+        _for(operation, draft.entries[entry_id])
+        for entry_id in union(operation.entry_ids)
+        if entry_id in draft.entries
+    ]
+    if not named:
+        draft.note("dropped", operation.entry_ids[0], "MERGE: no such entries any more")
+        return
+    is_said = {
+        entry.id: bool(operation.evidence) and same_lesson(entry.content, operation.content)
+        for entry in named
+    }
+    # A person's words stay where the operation says the same.
+    kept, *twins = sorted(named, key=lambda entry: not (entry.by_hand and is_said[entry.id]))
+    for twin in twins:
+        draft.drop(twin.id)
+        draft.note("merge", twin.id, f"into {kept.id}: {twin.content}")
+    become = _strengthen if is_said[kept.id] else _reword
+    become(draft, united(kept, twins), operation)
+
+
+def _for(operation: Operation, entry: Entry) -> Entry:
+    """Return an entry with the support and the sources that count for what an operation says.
+
+    Both are for the entry's own words. Words that rest on nothing are those of a consolidation, or a person's: they
+    stand for the words of active entries.
+    """
+    stands = entry.is_active and not operation.evidence
+    if stands or same_lesson(entry.content, operation.content):
+        return entry
+    return entry.model_copy(update={"sources": ()} if entry.is_active else {"support": (), "sources": ()})
+
+
+def _reword(draft: Draft, entry: Entry, operation: Operation) -> None:
+    """Give an entry its new content; if another one says that already, the two become that one."""
+    twin = draft.saying(operation.content, but=entry.id)
+    if twin is None:
+        by_hand = draft.by_hand or (entry.by_hand and entry.content == operation.content)
+        update = {"content": operation.content, "by_hand": by_hand}
+        draft.put(rest_on(entry.model_copy(update=update), operation.evidence, draft.version))
+        draft.note("update", entry.id, entry.content)
+        return
+    draft.drop(entry.id)
+    draft.note("merge", entry.id, f"into {twin.id}: {entry.content}")
+    _strengthen(draft, united(twin, [entry]), operation)
+
+
+def _remove(draft: Draft, operation: Operation) -> None:
+    removed = draft.drop(operation.entry_ids[0])
+    if removed is None:
+        draft.note("dropped", operation.entry_ids[0], "REMOVE: no such entry any more")
+    else:
+        draft.note("remove", removed.id, removed.content)
+
+
+def rest_on(entry: Entry, evidence: Sequence[str], version: int) -> Entry:
+    """Return the entry, changed in ``version``, with more evidence; what it had counts once."""
+    fresh = [reflection_id for reflection_id in evidence if reflection_id not in entry.evidence]
+    return entry.model_copy(
+        update={
+            "evidence_count": entry.evidence_count + len(fresh),
+            "evidence": (*entry.evidence, *fresh),
+            "updated_version": version,
+        }
+    )
+
+
+def united(kept: Entry, twins: Iterable[Entry]) -> Entry:
+    """Return ``kept`` with the counters and the evidence of others; evidence both have counts once.
+
+    It is active if one of them is: agents are shown already what it says.
+    """
+    for twin in twins:
+        shared = len(set(kept.evidence) & set(twin.evidence))
+        kept = kept.model_copy(
+            update={
+                "helpful": kept.helpful + twin.helpful,
+                "harmful": kept.harmful + twin.harmful,
+                "evidence_count": kept.evidence_count + twin.evidence_count - shared,
+                "evidence": union(kept.evidence, twin.evidence),
+                "sources": last_sources(twin.sources, kept.sources),
+                "harmed": last_sources(twin.harmed, kept.harmed),
+                "support": union(kept.support, twin.support),
+            }
+        )
+        kept = activated(kept) if twin.is_active else kept
+    return activated(kept) if kept.is_active else kept
+
+
+# ---- operations on components
+
+
+def _apply_to_component(draft: Draft, operation: Operation, budget_tokens: int) -> None:
+    match operation.kind:
+        case OperationKind.REMOVE if draft.drop(operation.entry_ids[0]):
+            draft.note("remove", operation.entry_ids[0])
+        case OperationKind.ADD:
+            there = (entry for entry in draft.entries.values() if entry.section == operation.section)
+            component = next(there, None) or _new_component(draft, operation.section, operation.content)
+            draft.placed.setdefault(operation.content, component.id)
+            _write_component(draft, component, operation, budget_tokens)
+        case OperationKind.UPDATE if entry := draft.entries.get(operation.entry_ids[0]):
+            _write_component(draft, entry, operation, budget_tokens)
+        case _:
+            draft.note("dropped", operation.entry_ids[0], f"{operation.kind}: not for components as they are")
+
+
+def _new_component(draft: Draft, section: str, content: str) -> Entry:
+    return Entry(
+        id=draft.new_id(section, content), section=section, content="", created_version=draft.version
+    )
+
+
+def _write_component(draft: Draft, entry: Entry, operation: Operation, budget_tokens: int) -> None:
+    """Replace a component's text, unless the playbook would exceed its budget: no part of a text can be removed."""
+    written = rest_on(
+        entry.model_copy(update={"content": operation.content}), operation.evidence, draft.version
+    )
+    others = [other for other in draft.entries.values() if other.id != entry.id]
+    taken = sum(map(entry_tokens, others))
+    if entry_tokens(written) > max(budget_tokens - taken, entry_tokens(entry)):
+        size = f"{entry_tokens(written)} tokens in addition to {taken} exceed the budget of {budget_tokens}"
+        draft.note("dropped", entry.id, f"{operation.kind}: {size}")
+        return
+    if (size_bytes := stored_bytes([*others, written])) > ENTRIES_BYTES:
+        size = f"{size_bytes} bytes exceed the {ENTRIES_BYTES} of a version's record"
+        draft.note("dropped", entry.id, f"{operation.kind}: {size}")
+        return
+    is_new = entry.id not in draft.entries
+    draft.next_id += is_new
+    draft.put(written)
+    if is_new:
+        draft.note("add", entry.id)
+    elif entry.content == operation.content:
+        draft.note("duplicate", entry.id, f"{len(operation.evidence)} more reflections leave it as it is")
+    else:
+        draft.note("update", entry.id, entry.content)

@@ -4,17 +4,16 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from pydantic import ValidationError
 
-from combee.core.playbook import evidence, probation
-from combee.core.playbook.apply import edited
-from combee.core.playbook.branching import Adoption, taken_over, with_revocations_of
 from combee.core.playbook.budget import budget_of, needed_tokens, oversize
-from combee.core.playbook.components import clash
+from combee.core.playbook.lineage import evidence
+from combee.core.playbook.lineage.branching import Adoption, taken_over, with_revocations_of
+from combee.core.playbook.lineage.recomputing import Recomputation, Recomputed
+from combee.core.playbook.lineage.rejecting import without_entries, without_rejected
 from combee.core.playbook.operations import clean_command, union
 from combee.core.playbook.pausing import order_of
-from combee.core.playbook.recomputing import Recomputation, Recomputed
-from combee.core.playbook.rejecting import without_entries, without_rejected
-from combee.core.playbook.sections import number_of, section_order
-from combee.core.playbook.versions import InapplicableError, empty, next_version, remembered
+from combee.core.playbook.sections import clash, number_of, section_order
+from combee.core.playbook.trust import activated
+from combee.core.playbook.versions import InapplicableError, edited, empty, next_version, remembered
 from combee_schemas.base import is_branch_of
 from combee_schemas.command import Command
 from combee_schemas.playbook import AppliedBatch, Change, Entry, Label, PauseOrder, Playbook
@@ -141,7 +140,7 @@ def _edited(current: Playbook, command: Command, budget_tokens: int) -> Playbook
     budget = budget_of(current, budget_tokens)
     draft, sections, entries = edited(current, command.operations, budget_tokens=budget)
     touched = tuple(entry for entry in entries if entry.updated_version == draft.version)
-    theirs = {entry.id: probation.activated(entry) for entry in touched}
+    theirs = {entry.id: activated(entry) for entry in touched}
     was = {entry.id: entry for entry in current.entries if entry.id in theirs}
     says = {entry_id: e.content for entry_id, e in was.items() if e.content == theirs[entry_id].content}
     # An unchanged text is no change, but a person's confirmation of it is one.

@@ -8,8 +8,7 @@ from statistics import median
 from typing import Any, Literal, get_args
 
 from combee.core.log.fates import Effect
-from combee.core.playbook.apply import barred, drafted, holds_after
-from combee.core.playbook.draft import Landed
+from combee.core.playbook.draft import Draft, Landed
 from combee.core.playbook.operations import rests
 from combee_schemas.playbook import Audit, Playbook
 from combee_schemas.scan import Coverage, NodeResult, Seen, Update
@@ -170,13 +169,11 @@ class ReflectionEffect:
     why: str = ""
 
 
-def reflection_effects(before: Playbook, update: Update, after: Playbook) -> dict[str, ReflectionEffect]:
-    """Return the effect of each reflection of ``update`` on ``after``, the version it made.
+def reflection_effects(draft: Draft, update: Update, after: Playbook) -> dict[str, ReflectionEffect]:
+    """Return the effect of each reflection of ``update`` on ``after``, the version it made of ``draft``.
 
     Dead letters are left out.
     """
-    kind = holds_after(before, update.plan.settings.holds)
-    draft = drafted(before, update, kind, barred(before, update))
     applicable = draft.landed()
     for change in after.changes:
         if change.kind in {"evict", "expire"}:

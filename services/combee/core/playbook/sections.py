@@ -36,6 +36,13 @@ def same_section(name: str, known: Iterable[str]) -> str:
     return next((section for section in known if section_key(section) == key), name)
 
 
+def clash(entries: Iterable[Entry]) -> str | None:
+    """Return why entries cannot be components, because a section has two texts; None: they can."""
+    sections = [entry.section for entry in entries]
+    twice = sorted({section for section in sections if sections.count(section) > 1})
+    return f"components have one text each, and there are several for {', '.join(twice)}" if twice else None
+
+
 @lru_cache(4_096)
 def slug(section: str) -> str:
     """Return the short prefix of the ids of a section's entries."""

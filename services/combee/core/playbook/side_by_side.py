@@ -65,7 +65,7 @@ def today_of(line: str, lines: Lines, policy: SpendPolicy, tenants: Tenants, now
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Learned:
+class LineTotals:
     """Input and cost of some versions of a line."""
 
     versions: int = 0
@@ -86,11 +86,11 @@ class Line:
     """The newest version."""
     since: int
     """The playbook's version at its first fork that is still open; of a branch, the one at its own."""
-    learned: Learned
+    learned: LineTotals
     """Learning since ``since``."""
 
 
-def learned(versions: Iterable[Playbook]) -> Learned:
+def learned(versions: Iterable[Playbook]) -> LineTotals:
     """Return the input and cost of versions; reflections asked about again were counted before."""
     made = list(versions)
     batches = [
@@ -101,7 +101,7 @@ def learned(versions: Iterable[Playbook]) -> Learned:
     reflections = sum(version.reflections for version in batches)
     usage = sum((version.usage for version in made), NOTHING_SPENT)
     audited = total(version.audit for version in batches if version.audit)
-    return Learned(
+    return LineTotals(
         versions=len(made),
         batches=len(batches),
         reflections=reflections,

@@ -1,23 +1,51 @@
-"""Trust: what a posture lets sources do to a playbook, and how much support a change needs; pure.
+"""Trust: whom a playbook believes, and how much support what they say needs; pure.
 
-All rules follow from a manifest's posture and its number of colluders, so that a batch which is applied again gives
-the same version. The rule of support: destroying costs as much as building.
+The posture is the manifest's (`trust`), and what is known of sources stands in the version before: so a batch that is
+applied again gives the same version. The rule of support: destroying costs as much as building. Whatever a rule holds
+back is recorded as a change. In the order in which a batch meets them:
+
+1. `Rules`: how much support a change needs.
+2. `Screen`: the rules for one batch. It says which operations and tags count (`admitted`, `heard`), and, once these
+   are applied, which new entries agents are shown and which wait, *proposed*, for more support (`reviewed`).
+3. Who has taught the playbook.
 """
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import lru_cache
 from types import MappingProxyType
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
-from combee.core.names.sources import UNPROVEN
+from combee.core.log.replaying.selection import Selection
+from combee.core.names.sources import UNPROVEN, is_from, names_of, supporters
+from combee.core.playbook.budget import UNBOUNDED, Parts, evictions
 from combee.core.playbook.derived import once_per_version
-from combee_schemas.base import SourceNames, playbook_of
-from combee_schemas.plan import PlanSettings, Trust
-from combee_schemas.playbook import Entry, Playbook
+from combee.core.playbook.operations import MAX_DETAIL_CHARS, union
+from combee.core.playbook.sections import same_section
+from combee.core.text.similarity.lessons import at_odds, same_lesson
+from combee.core.text.similarity.overlap import ALIKE, common, unites
+from combee.core.text.similarity.wording import wording
+from combee_schemas.base import Holds, SourceNames
+from combee_schemas.digests import digest
+from combee_schemas.plan import PlanSettings, Probation
+from combee_schemas.playbook import (
+    ACE_SECTIONS,
+    EVIDENCE_KEPT,
+    SOURCES_COUNTED,
+    SOURCES_KEPT,
+    Change,
+    Entry,
+    EntryState,
+    Playbook,
+    Rejected,
+    TaughtBy,
+)
+from combee_schemas.scan import Operation, OperationKind, Seen, Update
 
-T = TypeVar("T")
+Ids = Mapping[str, tuple[str, ...]]
+NOTHING: Ids = MappingProxyType({})
 
 PERSON = 3
 """Sources and reflections that a person's word counts as; what sources say never counts as more."""
@@ -25,8 +53,16 @@ NOT_ALONE = 2
 """Sources that a change needs of what others stand behind: one that was taken over destroys nothing alone."""
 TO_BE_ALONE = 3
 """Batches that a source has taught alone, before it counts as the only one of a playbook with entries by hand."""
-EVERYBODY = "*"
-"""The pattern of all playbooks that no other pattern matches."""
+TO_MERGE = 2
+"""Minimum number of entries that a MERGE needs."""
+SOURCES_LISTED = 20
+"""Maximum number of sources that a version lists of its batch."""
+REWORDING = frozenset({OperationKind.UPDATE, OperationKind.MERGE})
+PROPOSED: EntryState = "proposed"
+NO_PROBATION = Probation(reflections=1)
+NO_ROOM, REPLACED = "there is no room", "its place takes"
+
+# ---- rules
 
 
 class Support(NamedTuple):
@@ -128,9 +164,595 @@ def names_counted(settings: PlanSettings) -> SourceNames:
     return rules_of(settings).names
 
 
-def supporters(entry: Entry) -> tuple[str, ...]:
-    """Return the sources that support an entry; if one is proven, unproven ones add none."""
-    return tuple(source for source in entry.sources if source != UNPROVEN) or (UNPROVEN,)
+# ---- what counts of a batch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """An operation that does not count as it is, and why."""
+
+    operation: Operation
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Screened:
+    """The operations as they count, those that do not count as they are, and what waits for more support."""
+
+    passed: Sequence[Operation]
+    seen: tuple[Seen, ...]
+    """The batch's reflections with the tags that count."""
+    born: EntryState = "active"
+    """The state of new entries until the review."""
+    refused: Sequence[Refused] = ()
+    replaces: Ids = field(default_factory=lambda: NOTHING)
+    """By content of an addition: the entries whose place it takes once as much supports it as stands behind them."""
+    rivals: Ids = field(default_factory=lambda: NOTHING)
+    """By content of an addition: the entries next to which it is shown then. A rewrite would have lost something that
+    nobody calls wrong."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Screen:
+    """The rules for one batch; for what a person does, and for components, everything counts at once."""
+
+    is_open: bool = True
+    """Whether all operations count as they are."""
+    rules: Rules = OPEN
+    policy: Probation | None = None
+    """The probation of new entries; None: none waits."""
+    room: Parts = field(default_factory=lambda: UNBOUNDED)
+    """By source, its part of the room."""
+    names: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """By reflection, the source it counts for."""
+    supporting: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """The same of the reflections that can support an entry, for those with a name."""
+    revoked: frozenset[str] = frozenset()
+    """Reflections that bear nothing out."""
+    unsure: frozenset[str] = frozenset()
+    """Reflections of which only a model's check call says that a text says them: evidence, but no support."""
+    against: Mapping[str, frozenset[str]] = field(default_factory=lambda: MappingProxyType({}))
+    """By reflection, the entries that it speaks against."""
+    needs_evidence: bool = False
+    """Whether an operation without evidence is refused: the batch has reflections."""
+    rivals: Ids = field(default_factory=lambda: NOTHING)
+    """By content, the entries that a rewrite with this content would have changed: the guards refused it."""
+
+    @classmethod
+    def of(cls, base: Playbook, update: Update, gone: Iterable[str], holds: Holds = "entries") -> "Screen":
+        """Return the rules for a batch that is applied to ``base`` without the reflections that are ``gone``."""
+        settings, read = update.plan.settings, update.result.seen
+        if holds == "components":
+            return cls(supporting=supporting(read, settings))
+        revoked = frozenset(gone)
+        seen = tuple(reflection for reflection in read if reflection.reflection_id not in revoked)
+        names = dict.fromkeys((reflection.reflection_id for reflection in seen), UNPROVEN)
+        names |= names_of(seen, names_counted(settings))
+        barred = barred_sources(base)
+        taught_by = tuple(source for source in base.taught_by if source.name not in barred)
+        several = len({*names.values(), *(source.name for source in taught_by)}) > 1
+        # Who comes first to what a person wrote or imported need not be the only one to come.
+        is_new = sum(source.batches for source in taught_by) < TO_BE_ALONE
+        rules = rules_of(settings, several=several, may_be_several=is_new)
+        rivals = dict[str, tuple[str, ...]]()
+        for conflict in update.result.conflicts if rules.weighs else ():
+            if conflict.entry_id:
+                rivals[conflict.content] = union(rivals.get(conflict.content, ()), [conflict.entry_id])
+        return cls(
+            is_open=False,
+            rules=rules,
+            # A consolidation has no reflections: no entry waits longer because of it.
+            policy=None if update.plan.reason == "consolidate" else settings.probation or NO_PROBATION,
+            room=parts(base) if rules.weighs else UNBOUNDED,
+            names=names,
+            supporting=supporting(read, settings),
+            revoked=revoked,
+            unsure=unsure_of(seen, rules),
+            against={
+                reflection.reflection_id: frozenset(tag.id for tag in reflection.tags if tag.tag == "harmful")
+                for reflection in seen
+            },
+            needs_evidence=bool(read),
+            rivals=rivals,
+        )
+
+    def admitted(self, base: Playbook, operations: Sequence[Operation], seen: Iterable[Seen]) -> Screened:
+        """Return the operations and the tags of a batch as they count, and what becomes of the others."""
+        heard = self.heard(seen)
+        if self.is_open:
+            return Screened(passed=operations, seen=heard)
+        rejections = Rejections.of(base)
+        permitted, rejected = list[Operation](), list[Refused]()
+        for operation in operations:
+            if self.needs_evidence and not operation.evidence:
+                rejected.append(Refused(operation=operation, why="nothing that was reflected says it"))
+            elif rejections.bars(operation):
+                rejected.append(Refused(operation=operation, why="a person rejected it"))
+            else:
+                permitted.append(operation)
+        screened = self._screened(base, permitted, heard)
+        passed: Sequence[Operation] = screened.passed
+        renamed: Sequence[Refused] = ()
+        if self.rules.quorum:
+            passed, renamed = _under_known_headers(base, passed)
+        waits = self.policy is not None and (self.rules.weighs or not self.policy.is_off)
+        refused = (*rejected, *screened.refused, *renamed)
+        return replace(screened, passed=passed, refused=refused, born=PROPOSED if waits else "active")
+
+    def heard(self, seen: Iterable[Seen]) -> tuple[Seen, ...]:
+        """Return reflections with the tags that count: of several sources one word of each about an entry, its last.
+
+        Where only proven sources count, others' tags do not.
+        """
+        if not (self.rules.weighs and self.rules.several):
+            return tuple(seen)
+        spoken: set[tuple[str, str]] = set()
+        heard: list[Seen] = []
+        for reflection in reversed(tuple(seen)):
+            name = self._name(reflection.reflection_id)
+            counts = bool(self.rules.counted({name}))
+            tags = tuple(tag for tag in reflection.tags if counts and (name, tag.id) not in spoken)
+            spoken |= {(name, tag.id) for tag in tags}
+            heard.append(
+                reflection if tags == reflection.tags else reflection.model_copy(update={"tags": tags})
+            )
+        return tuple(reversed(heard))
+
+    def _screened(self, base: Playbook, operations: Sequence[Operation], seen: tuple[Seen, ...]) -> Screened:
+        """Return the operations as they count, and what becomes of the others.
+
+        What too few say changes no entry: it is added next to it, and where destroying costs as much as building it
+        waits there.
+        """
+        known = {entry.id: entry for entry in base.entries}
+        if not (self.rules.weighs or any(entry.by_hand for entry in base.entries)):
+            return Screened(passed=operations, seen=seen)
+        passed, refused, replaces = list[Operation](), list[Refused](), dict[str, tuple[str, ...]]()
+        for given in operations:
+            if given.evidence and not given.entry_ids:
+                passed.append(given)  # it changes no entry
+                continue
+            operation = self._narrowed(given, known)
+            if spared := [entry_id for entry_id in given.entry_ids if entry_id not in operation.entry_ids]:
+                part = given.model_copy(update={"entry_ids": tuple(spared)})
+                refused.append(Refused(operation=part, why="too few of the reflections speak of it"))
+            why = self._too_few_for(operation, known)
+            if not why or _strengthens(operation, known):
+                passed.append(operation)
+                continue
+            refused.append(Refused(operation=operation, why=why))
+            # Without evidence: of a consolidation, whose words nobody would ever support.
+            if operation.kind == OperationKind.REMOVE or not operation.evidence:
+                continue
+            passed.append(_added(operation, known))
+            spoken_of = [
+                entry_id
+                for entry_id in operation.entry_ids
+                if entry_id in known and self._speaking_of(operation, known[entry_id])
+            ]
+            is_link = (
+                operation.kind == OperationKind.UPDATE
+                or len(known.keys() & {*operation.entry_ids}) >= TO_MERGE
+            )
+            if spoken_of and is_link and self.rules.weighs:
+                content = operation.content[:MAX_DETAIL_CHARS]
+                replaces[content] = union(replaces.get(content, ()), spoken_of)
+        return Screened(passed=passed, seen=seen, refused=refused, replaces=replaces, rivals=self.rivals)
+
+    def _speaking_of(self, operation: Operation, entry: Entry) -> frozenset[str]:
+        """Return the reflections of an operation that speak of an entry, in its words or against it."""
+        witnesses = frozenset(operation.evidence).difference(self.revoked)
+        if operation.kind in REWORDING:
+            witnesses -= self.unsure
+        if operation.kind not in REWORDING or _is_related(operation.content, entry.content):
+            return witnesses
+        return frozenset(one for one in witnesses if entry.id in self.against.get(one, ()))
+
+    def _narrowed(self, operation: Operation, known: Mapping[str, Entry]) -> Operation:
+        """Return a MERGE of the entries that enough reflections speak of, if those are two; else it as it is."""
+        if operation.kind != OperationKind.MERGE or not operation.evidence:
+            return operation
+        kept = tuple(
+            entry_id
+            for entry_id in operation.entry_ids
+            if entry_id not in known
+            or (support := self._support(operation, known[entry_id])).suffices(
+                self.rules.to_change(known[entry_id], support.names)
+            )
+        )
+        is_merge = len(known.keys() & set(kept)) >= TO_MERGE
+        return operation.model_copy(update={"entry_ids": kept}) if is_merge else operation
+
+    def _support(self, operation: Operation, entry: Entry | None) -> Support:
+        """Return the support for an operation on an entry; for a removal, earlier runs that it harmed count, too."""
+        if entry is None:
+            return self._weight(frozenset(operation.evidence).difference(self.revoked))
+        speaking = self._speaking_of(operation, entry)
+        if operation.kind == OperationKind.REMOVE and speaking and self.rules.weighs:
+            return self._weight(speaking, entry, harmed=True)
+        return self._weight(speaking, entry)
+
+    def _weight(
+        self, reflections: Collection[str], entry: Entry | None = None, *, harmed: bool = False
+    ) -> Support:
+        names = {self._name(one) for one in reflections}
+        earlier = entry.harmed if entry is not None and harmed else ()
+        counted = self.rules.counted({*names, *earlier}, entry)
+        count = sum(self._name(one) in counted for one in reflections)
+        more = entry.harmful if entry is not None and counted.intersection(earlier) else 0
+        return Support(len(counted), count + more, counted)
+
+    def _too_few_for(self, operation: Operation, known: Mapping[str, Entry]) -> str:
+        """Return why an operation must not change its entries; empty: it may."""
+        if not operation.evidence and self.rules.weighs:
+            return self._not_united(operation, known)
+        for entry_id in operation.entry_ids:
+            entry = known.get(entry_id)
+            support = self._support(operation, entry)
+            needed = (
+                self.rules.to_change_unknown if entry is None else self.rules.to_change(entry, support.names)
+            )
+            if not support.suffices(needed):
+                person = entry is not None and entry.by_hand
+                stands = f"a person stands behind {entry_id}" if person else f"it would change {entry_id}"
+                return f"{stands}: {support.told(needed)} say so"
+        there = [entry_id for entry_id in union(operation.entry_ids) if entry_id in known]
+        is_merge = operation.kind == OperationKind.MERGE and len(set(operation.entry_ids)) > 1
+        if self.rules.weighs and is_merge and len(there) == 1:
+            return f"of those to merge only {there[0]} is there"
+        return ""
+
+    def _not_united(self, operation: Operation, known: Mapping[str, Entry]) -> str:
+        """Return why a consolidation, which has no new evidence, must not make an operation; empty: it may.
+
+        It may only unite what its entries say, and what this adds to an entry must have as much support of the
+        others as changing it needs. It removes what as many runs found harmful.
+        """
+        entries = [known[entry_id] for entry_id in union(operation.entry_ids) if entry_id in known]
+        if by_hand := [entry.id for entry in entries if entry.by_hand]:
+            return f"a person stands behind {', '.join(by_hand)}, and a consolidation has no new evidence"
+        if operation.kind == OperationKind.REMOVE:
+            spared = [entry.id for entry in entries if not self.rules.may_be_removed_for_harm(entry)]
+            return f"too few runs found {', '.join(spared)} harmful" if spared else ""
+        if not unites(operation.content, [entry.content for entry in entries]):
+            return "it says more than its entries, and a consolidation has no new evidence"
+        for entry in entries if self.rules.several else ():
+            others = [other for other in entries if other.id != entry.id]
+            names = {name for other in others for name in supporters(other)}
+            support = Support(
+                len(self.rules.counted(names, entry)), sum(other.evidence_count for other in others)
+            )
+            needed = self.rules.to_change(entry)
+            if not (support.suffices(needed) or same_lesson(operation.content, entry.content)):
+                return f"it would change {entry.id}: behind the others stand {support.told(needed)}"
+        return ""
+
+    def reviewed(
+        self,
+        base: Playbook,
+        after: Sequence[Entry],
+        supported: Mapping[str, Iterable[str]],
+        budget_tokens: int,
+    ) -> "Review":
+        """Return what a batch changes of proposed entries; ``after`` are those that its operations left.
+
+        ``supported`` are the batch's supporting reflections by entry id. Where probation is off, all entries become
+        active except those that the rules let wait.
+        """
+        if self.policy is None or all(entry.is_active for entry in after):
+            return Review()
+        found = self._review(base.entries, after, supported, self.policy)
+        if not self.rules.weighs:
+            return found
+        # What is shown for the first time never displaces what is shown: it waits for room.
+        shown = found.applied_to(after)
+        full = frozenset(evictions(shown, budget_tokens, base.entries, base.sections, self.room))
+        return self._review(base.entries, after, supported, self.policy, full) if full else found
+
+    def _review(
+        self,
+        before: Iterable[Entry],
+        after: Sequence[Entry],
+        supported: Mapping[str, Iterable[str]],
+        policy: Probation,
+        full: Collection[str] = (),
+    ) -> "Review":
+        """Return the review if there is no room for the entries that are ``full``."""
+        pending = [entry for entry in after if entry.state == PROPOSED]
+        if policy.is_off and not self.rules.weighs:
+            promoted = (
+                Change(kind="promote", entry_id=entry.id, detail="probation is off") for entry in pending
+            )
+            return Review(entries=tuple(map(activated, pending)), changes=tuple(promoted))
+        known, there = {entry.id for entry in before}, {entry.id: entry for entry in after}
+        entries, changes, replaced = list[Entry](), list[Change](), set[str]()
+        for entry in pending:
+            candidate = Candidate.of(entry, supported.get(entry.id, ()), self.supporting)
+            about = [there[one] for one in (*entry.replaces, *entry.rivals) if one in there]
+            why = candidate.waits_for(policy, self, about) or (NO_ROOM if entry.id in full else "")
+            if why:
+                outcome, change = candidate.waiting(policy, why, is_new=entry.id not in known)
+            else:
+                outcome, change = candidate.promoted(is_new=entry.id not in known)
+                outdated = [one.id for one in about if candidate.supersedes(one, self)]
+                lost = [one for one in (*entry.replaces, *outdated) if one in there and one not in replaced]
+                replaced.update(lost)
+                changes += [
+                    Change(kind="remove", entry_id=one, detail=f"{REPLACED} {entry.id}: {there[one].content}")
+                    for one in lost
+                ]
+            entries += [outcome] if outcome != entry else []
+            changes += [change] if change else []
+        return Review(entries=tuple(entries), changes=tuple(changes))
+
+    def waits_for(self, sources: Collection[str], reflections: int, about: Iterable[Entry]) -> str:
+        """Return why a proposed entry goes on waiting; ``about``: the entries that it is linked to."""
+        needed, about = self.rules.to_add, tuple(about)
+        for other in about:
+            most = self.rules.to_change(other, sources)
+            needed = Support(max(needed.sources, most.sources), max(needed.reflections, most.reflections))
+        names = sources or {UNPROVEN}
+        counted = [self.rules.counted(names, other) for other in about] or [self.rules.counted(names)]
+        support = Support(min(map(len, counted)), reflections if all(counted) else 0)
+        return "" if support.suffices(needed) else f"{support.told(needed)} support it"
+
+    def _name(self, reflection_id: str) -> str:
+        return self.names.get(reflection_id, UNPROVEN)
+
+
+EVERYTHING = Screen()
+
+
+def unsure_of(seen: Iterable[Seen], rules: Rules) -> frozenset[str]:
+    """Return the reflections that are no support: a model may take a text that rides on a lesson for that lesson."""
+    checked = (reflection.reflection_id for reflection in seen if reflection.covered == "check")
+    return frozenset(checked) if rules.weighs else frozenset()
+
+
+def supporting(seen: Iterable[Seen], settings: PlanSettings) -> dict[str, str]:
+    """Return the counting names of the reflections that can support an entry, for those with a name."""
+    seen = tuple(seen)
+    unsure = unsure_of(seen, rules_of(settings))
+    names = names_of(seen, names_counted(settings))
+    return {one: name for one, name in names.items() if one not in unsure}
+
+
+@dataclass(frozen=True, slots=True)
+class Rejections:
+    """What a person rejected of candidates, so that no batch brings it back."""
+
+    said: frozenset[str] = frozenset()
+    """Digests of wordings."""
+    witnesses: frozenset[str] = frozenset()
+    """The reflections that taught it."""
+
+    @classmethod
+    def of(cls, playbook: Playbook) -> "Rejections":
+        """Return what a playbook keeps of its rejections."""
+        return _rejections(playbook.rejected)
+
+    def has(self, content: str) -> bool:
+        """Return whether a content says what was rejected."""
+        return bool(content) and said_digest(content) in self.said
+
+    def bars(self, operation: Operation) -> bool:
+        """Return whether an operation says what was rejected, or rests on its witnesses alone."""
+        evidence = operation.evidence
+        return self.has(operation.content) or (bool(evidence) and self.witnesses.issuperset(evidence))
+
+
+@lru_cache(64)
+def _rejections(rejected: tuple[Rejected, ...]) -> Rejections:
+    said = frozenset(rejection.said for rejection in rejected)
+    return Rejections(said, frozenset().union(*(rejection.evidence for rejection in rejected)))
+
+
+def said_digest(content: str) -> str:
+    """Return what contents of one wording have in common, as rejections keep it."""
+    return digest("said", *wording(content).words).hex()
+
+
+def _under_known_headers(
+    base: Playbook, operations: Iterable[Operation]
+) -> tuple[Sequence[Operation], Sequence[Refused]]:
+    """Return operations of which none begins a section: reflections do not name any, so a header has no witnesses.
+
+    What an operation says is judged by itself: so nobody bars an honest lesson by the header that he gives it.
+    """
+    headers = (entry.section for entry in base.entries if entry.is_active)
+    known = dict.fromkeys((*base.sections, *ACE_SECTIONS, *headers))
+    placed, refused = list[Operation](), list[Refused]()
+    for operation in operations:
+        is_new = operation.kind == OperationKind.ADD and same_section(operation.section, known) not in known
+        if is_new:
+            why = f"its section would be new, and only a person begins one here: it stands under {ACE_SECTIONS[-1]}"
+            refused.append(Refused(operation=operation, why=why))
+            operation = operation.model_copy(update={"section": ACE_SECTIONS[-1]})  # noqa: PLW2901
+        placed.append(operation)
+    return placed, refused
+
+
+def _strengthens(operation: Operation, known: Mapping[str, Entry]) -> bool:
+    """Return whether an operation only supports what an entry says: applied, it leaves the entry's words."""
+    if operation.kind != OperationKind.UPDATE or not operation.evidence:
+        return False
+    entry = known.get(operation.entry_ids[0])
+    return entry is not None and same_lesson(entry.content, operation.content)
+
+
+def _added(operation: Operation, known: Mapping[str, Entry]) -> Operation:
+    """Return an operation on entries as an addition of its text next to them."""
+    sections = [known[entry_id].section for entry_id in operation.entry_ids if entry_id in known]
+    section = sections[0] if sections else operation.section
+    return operation.model_copy(update={"kind": OperationKind.ADD, "entry_ids": (), "section": section})
+
+
+def _is_related(content: str, other: str) -> bool:
+    """Return whether two contents are about one thing: alike, the same lesson, or at odds.
+
+    It depends on these two alone: a batch that is applied again, to other entries, gets the same answer.
+    """
+    return common(content, other) >= ALIKE or same_lesson(content, other) or at_odds(content, other)
+
+
+# ---- what waits for support
+
+
+def activated(entry: Entry) -> Entry:
+    """Return an entry in its active state."""
+    waited = {"support": (), "replaces": (), "rivals": (), "unsupported_batches": 0}
+    return entry.model_copy(update={"state": "active", **waited})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Review:
+    """Effects of a batch on new and proposed entries."""
+
+    entries: tuple[Entry, ...] = ()
+    """Entries that changed."""
+    changes: tuple[Change, ...] = ()
+    """Promotions and removals."""
+
+    def applied_to(self, entries: Sequence[Entry]) -> tuple[Entry, ...]:
+        """Return entries after the review."""
+        changed = {entry.id: entry for entry in self.entries}
+        gone = {change.entry_id for change in self.changes if change.kind != "promote"}
+        return tuple(changed.get(entry.id, entry) for entry in entries if entry.id not in gone)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A new or proposed entry, and its support."""
+
+    entry: Entry
+    support: tuple[str, ...]
+    sources: frozenset[str]
+    gained: bool
+    """Whether this batch supports it."""
+
+    @classmethod
+    def of(cls, entry: Entry, fresh: Iterable[str], names: Mapping[str, str]) -> "Candidate":
+        """Return an entry with its support after a batch, of which these are ``fresh``."""
+        fresh = tuple(fresh)
+        support = union(entry.support, fresh)
+        sources = frozenset(entry.sources).union(
+            names[reflection_id] for reflection_id in fresh if reflection_id in names
+        )
+        return cls(entry=entry, support=support, sources=sources, gained=bool(fresh))
+
+    def waits_for(self, policy: Probation, screen: Screen, about: Iterable[Entry]) -> str:
+        """Return why it goes on waiting; empty: agents may see it. ``about``: the entries that it is linked to."""
+        if len(self.support) < policy.reflections:
+            return f"{len(self.support)} of {policy.reflections} reflections support it"
+        return screen.waits_for(self.sources, len(self.support), about)
+
+    def supersedes(self, rival: Entry, screen: Screen) -> bool:
+        """Return whether it takes the place of an entry that it contradicts: nobody has said that one since.
+
+        It takes as much as can be asked for, since a model may have taken another lesson for a new policy.
+        """
+        is_silent = rival.updated_version <= self.entry.created_version
+        support = Support(len(screen.rules.counted(self.sources, rival)), len(self.support))
+        is_rival = rival.id in self.entry.rivals
+        return is_rival and is_silent and support.suffices(screen.rules.to_change_unknown)
+
+    def waiting(self, policy: Probation, why: str, *, is_new: bool) -> tuple[Entry, Change | None]:
+        """Return the entry, proposed, and its removal if nobody supports it any more."""
+        waited = 0 if self.gained or is_new else self.entry.unsupported_batches + 1
+        update: dict[str, object] = {
+            "state": PROPOSED,
+            "support": self.support[-EVIDENCE_KEPT:],
+            "unsupported_batches": waited,
+        }
+        expired = Change(kind="expire", entry_id=self.entry.id, detail=f"{why}: {self.entry.content}")
+        return self.entry.model_copy(update=update), expired if waited >= policy.batches else None
+
+    def promoted(self, *, is_new: bool) -> tuple[Entry, Change | None]:
+        """Return the entry, active; a new one with full support is simply added."""
+        entry = activated(self.entry)
+        if is_new:
+            return entry, None
+        detail = f"{len(self.support)} reflections support it"
+        return entry, Change(kind="promote", entry_id=entry.id, detail=detail)
+
+
+# ---- who has taught
+
+
+def barred_sources(playbook: Playbook, at: Playbook | None = None) -> frozenset[str]:
+    """Return the sources of which nothing ever counts: those that a revocation names.
+
+    ``at``: also those of which nothing counts that was in this earlier version, such as all that proves nothing.
+    """
+    since = at.version if at is not None and at.name == playbook.name else playbook.version + 1
+    rules = (
+        (Selection.parse(revocation.rule), revocation.version)
+        for revocation in playbook.revocations
+        if revocation.rule.startswith("source:")
+    )
+    return frozenset(rule.value for rule, version in rules if rule.is_open_ended or version > since)
+
+
+def barred(playbook: Playbook, update: Update) -> tuple[str, ...]:
+    """Return the reflections that never count: revoked ones, and the batch's reflections of revoked sources."""
+    sources = barred_sources(playbook)
+    later = (
+        seen.reflection_id
+        for seen in update.result.seen
+        if any(is_from(seen.source, name, names_counted(update.plan.settings)) for name in sources)
+    )
+    return union(playbook.revoked, later) if sources else playbook.revoked
+
+
+def with_sources(
+    entries: Iterable[Entry], names: Mapping[str, str], landed: Mapping[str, Collection[str]]
+) -> tuple[Entry, ...]:
+    """Return entries with the names of the sources whose reflections say them now, the newest last.
+
+    ``landed`` are the reflections of the batch, by entry, that support it; no others name anybody.
+    """
+    if not names:
+        return tuple(entries)
+    return tuple(
+        entry.model_copy(update={"sources": last_sources(entry.sources, new)}) if new else entry
+        for entry in entries
+        for support in (landed.get(entry.id, ()),)
+        for new in ([names[one] for one in entry.evidence if one in names and one in support],)
+    )
+
+
+def last_sources(known: Iterable[str], newer: Iterable[str]) -> tuple[str, ...]:
+    """Return the last names of sources, each once."""
+    newest_first = dict.fromkeys(reversed((*known, *newer)))
+    return tuple(newest_first)[:SOURCES_KEPT][::-1]
+
+
+def by_source(seen: Iterable[Seen], names: Mapping[str, str]) -> dict[str, int]:
+    """Return how many reflections of a batch are each source's, of those that have most."""
+    counts = Counter(names.get(reflection.reflection_id, UNPROVEN) for reflection in seen)
+    return dict(counts.most_common(SOURCES_LISTED))
+
+
+def taught(
+    before: Sequence[TaughtBy],
+    seen: Iterable[Seen],
+    names: Mapping[str, str],
+    barred: Collection[str] = (),
+) -> tuple[TaughtBy, ...]:
+    """Return who has taught a playbook after one more batch, without ``barred`` sources; the nameless are one."""
+    counts = {source.name: (source.batches, source.reflections) for source in before}
+    teaching = Counter(names.get(reflection.reflection_id, UNPROVEN) for reflection in seen if reflection.ok)
+    for name, reflections in teaching.items():
+        batches, earlier = counts.pop(name, (0, 0))
+        counts[name] = batches + 1, earlier + reflections
+    for name in barred:
+        counts.pop(name, None)
+    kept = frozenset(sorted(counts, key=lambda name: counts[name][0])[-SOURCES_COUNTED:])
+    return tuple(
+        TaughtBy(name=name, batches=batches, reflections=reflections)
+        for name, (batches, reflections) in counts.items()
+        if name in kept
+    )
 
 
 @once_per_version
@@ -155,30 +777,3 @@ def trust_text(playbook: Playbook) -> str:
     count = proven_sources(playbook)
     proving = f"{count} source{'s prove' if count > 1 else ' proves'} who they are"
     return f"{playbook.trust}: {proving if count else 'nobody proves who they are'}"
-
-
-# ---- which posture
-
-
-def longest_match(by_pattern: Mapping[str, T], name: str) -> T | None:
-    """Return what the longest pattern that matches a name stands for, such as ``support/*``; None: none matches."""
-    matching = (pattern for pattern in by_pattern if fnmatchcase(name, pattern))
-    longest = max(matching, key=len, default=None)
-    return None if longest is None else by_pattern[longest]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrustPolicy:
-    """The posture of every playbook."""
-
-    by_pattern: Mapping[str, Trust] = field(default_factory=lambda: MappingProxyType({}))
-    """Postures by name pattern, such as ``support/*``; the longest matching pattern wins."""
-
-    def of(self, line: str) -> Trust:
-        """Return the posture of a line; a branch has its playbook's."""
-        return longest_match(self.by_pattern, playbook_of(line)) or "team"
-
-    @property
-    def public(self) -> tuple[str, ...]:
-        """The patterns of public playbooks."""
-        return tuple(pattern for pattern, trust in self.by_pattern.items() if trust == "public")

@@ -1,18 +1,32 @@
-"""The next version of a playbook: common bookkeeping, and the result of a batch; pure."""
+"""The next version of a playbook; pure, so that history replayed gives the same snapshots.
+
+``after_update`` is what a batch makes of a version: it asks ``trust`` what counts, applies it to a draft (``draft``),
+asks ``trust`` what agents are shown of that, keeps the token budget, audits the result, and adds the bookkeeping that
+every version has (``next_version``).
+"""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TypeVar
 
 from combee.core.names.sources import names_of
-from combee.core.playbook import probation, retention
-from combee.core.playbook.apply import applied, holds_after
+from combee.core.playbook import retention
 from combee.core.playbook.budget import budget_of
-from combee.core.playbook.screening import barred_sources, by_source, taught
+from combee.core.playbook.draft import NO_BUDGET, NO_IDS, Draft, draft_of, finish
+from combee.core.playbook.shown import counts
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy, after_batch
-from combee.core.playbook.trust import names_counted
-from combee_schemas.base import Value
+from combee.core.playbook.trust import (
+    EVERYTHING,
+    Screen,
+    barred,
+    barred_sources,
+    by_source,
+    names_counted,
+    taught,
+    with_sources,
+)
+from combee_schemas.base import Holds, Value
 from combee_schemas.codec import CodecError, encode
 from combee_schemas.command import Command
 from combee_schemas.playbook import (
@@ -27,9 +41,11 @@ from combee_schemas.playbook import (
     Playbook,
     Retired,
 )
-from combee_schemas.scan import Update
+from combee_schemas.scan import NodeResult, Operation, Update
 
 T = TypeVar("T")
+Applied = tuple[Draft, tuple[str, ...], tuple[Entry, ...]]
+"""The draft with its changes, and the sections and entries of the next version."""
 
 COMMANDS_REMEMBERED = 50
 PART_BYTES = 256 << 10
@@ -46,6 +62,155 @@ class InapplicableError(ValueError):
 def empty(name: str) -> Playbook:
     """Return version 0, which every playbook starts from and nobody writes; one shared object per name."""
     return Playbook(name=name, version=0, sections=ACE_SECTIONS)
+
+
+# ---- batches
+
+
+def after_update(
+    current: Playbook,
+    update: Update,
+    *,
+    budget_tokens: int,
+    now_ms: int,
+    spending: SpendPolicy = UNCAPPED,
+) -> Playbook:
+    """Return the version that ``update`` makes of ``current``; the number rises even if nothing changes.
+
+    ``budget_tokens`` is the configured token budget if the batch's manifest does not state it.
+
+    Raises
+    ------
+    InapplicableError
+        If its batch has no reflections.
+    """
+    plan, result, settings = update.plan, update.result, update.plan.settings
+    if plan.reflections < 1 and plan.reason != "consolidate":
+        raise InapplicableError(f"{plan.batch_id} is a batch of {plan.reflections} reflections")
+    holds = holds_after(current, settings.holds)
+    budget = budget_of(current, settings.playbook_tokens or budget_tokens)
+    gone = barred(current, update)
+    screen = Screen.of(current, update, gone, holds)
+    names = names_of(result.seen, names_counted(settings))
+    taught_by = taught(current.taught_by, result.seen, names, barred_sources(current))
+    sources = by_source(result.seen, names)
+    admitted = screen.admitted(current, result.operations if holds == settings.holds else (), result.seen)
+    draft = draft_of(current, result, screen, admitted, holds=holds, gone=gone, budget_tokens=budget)
+    landed, supported = draft.landing.by_entry(), draft.supported()
+    named = with_sources(draft.entries.values(), screen.supporting, landed)
+    review = screen.reviewed(current, named, supported, budget)
+    draft.settle((*named, *review.entries), review.changes)
+    for operation in result.operations if holds != settings.holds else ():
+        draft.note(
+            "dropped", "", f"{operation.kind}: made for {settings.holds}, and the playbook holds {holds}"
+        )
+    sections, entries = finish(current, draft, budget, screen.room, holds)
+    audit = retention.audit(result, draft.landed())
+    answered = {reflection.offset for reflection in result.seen} if plan.reason == "revoke" else ()
+    changed = current.model_copy(
+        update={
+            **retention.recent_shares(current, audit),
+            "sections": sections,
+            "entries": entries,
+            "next_id": draft.next_id,
+            "changes": tuple(draft.changes),
+            "method": settings.method,
+            "trust": settings.trust,
+            "holds": holds,
+            "counters": current.counters and holds == "entries",
+            "spend": after_batch(
+                current.spend,
+                (result.usage, plan.reflect_usage),
+                reflections=plan.reflections,
+                now_ms=now_ms,
+                policy=spending,
+            ),
+            "consolidated_version": plan.base_version
+            if plan.reason == "consolidate"
+            else current.consolidated_version,
+            "again": tuple(asked for asked in current.again if asked.offset not in answered),
+            "taught_by": taught_by,
+        }
+    )
+    batch = AppliedBatch(
+        plan=plan,
+        degraded=result.status in {"failed", "merged"} or not all(s.ok for s in result.seen),
+        audit=audit,
+        sources=sources,
+        usage=result.usage,
+    )
+    return next_version(current, changed, batch, offset=update.manifest_offset, now_ms=now_ms)
+
+
+def holds_after(base: Playbook, holds: Holds) -> Holds:
+    """Return what a playbook holds after an update by a method that ``holds`` this kind: existing content decides."""
+    return base.holds if base.entries else holds
+
+
+def misfit(playbook: Playbook, holds: Holds, method: str) -> str | None:
+    """Return why a method that ``holds`` this kind must not continue a playbook, and the remedy; None: it may."""
+    if not playbook.entries or playbook.holds == holds:
+        return None
+    expected = "gepa" if playbook.holds == "components" else "ace"
+    learned = playbook.method if playbook.batch_sequence else expected
+    return (
+        f"{playbook.name} holds {playbook.holds}, and the method {method} would turn them into {holds}: nothing is"
+        f" learned until COMBEE_METHOD={learned} again; or let {method} learn a playbook of another name"
+    )
+
+
+def edited(base: Playbook, operations: Sequence[Operation], *, budget_tokens: int) -> Applied:
+    """Apply a person's operations, which all count and are active at once."""
+    result, screen = NodeResult(status="ok", operations=tuple(operations)), EVERYTHING
+    admitted = screen.admitted(base, result.operations, ())
+    draft = draft_of(
+        base,
+        result,
+        screen,
+        admitted,
+        holds=base.holds,
+        gone=base.revoked,
+        budget_tokens=budget_tokens,
+        by_hand=base.holds == "entries",
+    )
+    return draft, *finish(base, draft, budget_tokens, holds=base.holds)
+
+
+def drafted(
+    base: Playbook,
+    update: Update,
+    *,
+    holds: Holds | None = None,
+    gone: Sequence[str] | None = None,
+    budget_tokens: int = NO_BUDGET,
+    ids: Mapping[str, str] = NO_IDS,
+    free_from: int = 0,
+) -> Draft:
+    """Return the result of a batch on a version without ``gone`` reflections, before review and evictions.
+
+    ``holds``: what the playbook holds then; None: as it follows from ``base``. ``gone``: None: what ``base`` bars.
+    ``ids``: ids of added entries by their content. ``free_from``: the first free id number when the batch was first
+    applied; 0: that of ``base``.
+    """
+    result, made_for = update.result, update.plan.settings.holds
+    holds = holds or holds_after(base, made_for)
+    gone = barred(base, update) if gone is None else gone
+    screen = Screen.of(base, update, gone, holds)
+    admitted = screen.admitted(base, result.operations if holds == made_for else (), result.seen)
+    return draft_of(
+        base,
+        result,
+        screen,
+        admitted,
+        holds=holds,
+        gone=gone,
+        budget_tokens=budget_tokens,
+        ids=ids,
+        free_from=free_from if holds == "entries" else 0,
+    )
+
+
+# ---- the bookkeeping of every version
 
 
 def next_version(
@@ -114,136 +279,6 @@ def _retired(
     left = (entry for entry in before if entry.id not in live and entry.is_active)
     now = (Retired(entry_id=entry.id, content=entry.content) for entry in left)
     return (*still, *now)[-RETIRED_KEPT:]
-
-
-# ---- batches
-
-
-def after_update(
-    current: Playbook,
-    update: Update,
-    *,
-    budget_tokens: int,
-    now_ms: int,
-    spending: SpendPolicy = UNCAPPED,
-) -> Playbook:
-    """Return the version that ``update`` makes of ``current``; the number rises even if nothing changes.
-
-    ``budget_tokens`` is the configured token budget if the batch's manifest does not state it.
-
-    Raises
-    ------
-    InapplicableError
-        If its batch has no reflections.
-    """
-    plan, result = update.plan, update.result
-    if plan.reflections < 1 and plan.reason != "consolidate":
-        raise InapplicableError(f"{plan.batch_id} is a batch of {plan.reflections} reflections")
-    budget = budget_of(current, plan.settings.playbook_tokens or budget_tokens)
-    draft, sections, entries = applied(current, update, budget_tokens=budget)
-    holds = holds_after(current, plan.settings.holds)
-    audit = retention.audit(result, draft.landed())
-    names = names_of(result.seen, names_counted(plan.settings))
-    answered = {reflection.offset for reflection in result.seen} if plan.reason == "revoke" else ()
-    changed = current.model_copy(
-        update={
-            **retention.recent_shares(current, audit),
-            "sections": sections,
-            "entries": entries,
-            "next_id": draft.next_id,
-            "changes": tuple(draft.changes),
-            "method": plan.settings.method,
-            "trust": plan.settings.trust,
-            "holds": holds,
-            "counters": current.counters and holds == "entries",
-            "spend": after_batch(
-                current.spend,
-                (result.usage, plan.reflect_usage),
-                reflections=plan.reflections,
-                now_ms=now_ms,
-                policy=spending,
-            ),
-            "consolidated_version": plan.base_version
-            if plan.reason == "consolidate"
-            else current.consolidated_version,
-            "again": tuple(asked for asked in current.again if asked.offset not in answered),
-            "taught_by": taught(current.taught_by, result.seen, names, barred_sources(current)),
-        }
-    )
-    batch = AppliedBatch(
-        plan=plan,
-        degraded=result.status in {"failed", "merged"} or not all(s.ok for s in result.seen),
-        audit=audit,
-        sources=by_source(result.seen, names),
-        usage=result.usage,
-    )
-    return next_version(current, changed, batch, offset=update.manifest_offset, now_ms=now_ms)
-
-
-def made_by(playbook: Playbook) -> str:
-    """Return the origin of a version in words: a batch, a consolidation, a fork, or a person's command."""
-    plan = playbook.batch.plan if playbook.batch else None
-    if plan is not None and plan.branch is not None:
-        return "fork"
-    if plan is not None and plan.reason == "revoke":
-        return "asking again"
-    if plan is None or plan.reason != "consolidate":
-        return playbook.origin
-    return "automatic consolidation" if plan.automatic else "consolidation"
-
-
-class VersionSummary(Value):
-    """One version without its entries: its origin, its changes, and its batch's results."""
-
-    version: int
-    origin: Origin
-    issued_by: str
-    batch_sequence: int | None
-    batch_id: str
-    base_version: int
-    """A version that a command made is based on the version before it."""
-    staleness: int
-    reflections: int
-    sources: dict[str, int]
-    model_calls: int
-    retention: float | None
-    audit: Audit | None
-    degraded: bool
-    closed_at_ms: int
-    seconds: float | None
-    """Seconds from the batch's closing to the version; None without a batch."""
-    entries: int
-    proposed: int
-    changes: dict[str, int]
-    """Number of changes by kind."""
-    created_at_ms: int
-
-
-def version_summary(playbook: Playbook) -> VersionSummary:
-    """Return the summary of a version."""
-    batch = playbook.batch
-    plan = batch.plan if batch else None
-    is_timed = plan is not None and plan.closed_at_ms
-    return VersionSummary(
-        version=playbook.version,
-        origin=playbook.origin,
-        issued_by=playbook.issued_by,
-        batch_sequence=plan.sequence if plan else None,
-        batch_id=plan.batch_id if plan else "",
-        base_version=plan.base_version if plan else playbook.version - 1,
-        staleness=plan.staleness if plan else 0,
-        reflections=playbook.reflections,
-        sources=dict(batch.sources) if batch else {},
-        model_calls=playbook.usage.calls,
-        retention=retention.shares(playbook.audit)["retention"],
-        audit=playbook.audit,
-        degraded=batch.degraded if batch else False,
-        closed_at_ms=plan.closed_at_ms if plan else 0,
-        seconds=(playbook.created_at_ms - plan.closed_at_ms) / 1000 if plan and is_timed else None,
-        **probation.counts(playbook),
-        changes=dict(Counter(change.kind for change in playbook.changes)),
-        created_at_ms=playbook.created_at_ms,
-    )
 
 
 # ---- size of a record
@@ -342,3 +377,72 @@ def _ever_smaller(version: Playbook) -> Iterator[Playbook]:
 
 def _last(items: tuple[T, ...], count: int) -> tuple[T, ...]:
     return items[-count:] if count else ()
+
+
+# ---- a version in words and numbers
+
+
+def made_by(playbook: Playbook) -> str:
+    """Return the origin of a version in words: a batch, a consolidation, a fork, or a person's command."""
+    plan = playbook.batch.plan if playbook.batch else None
+    if plan is not None and plan.branch is not None:
+        return "fork"
+    if plan is not None and plan.reason == "revoke":
+        return "asking again"
+    if plan is None or plan.reason != "consolidate":
+        return playbook.origin
+    return "automatic consolidation" if plan.automatic else "consolidation"
+
+
+class VersionSummary(Value):
+    """One version without its entries: its origin, its changes, and its batch's results."""
+
+    version: int
+    origin: Origin
+    issued_by: str
+    batch_sequence: int | None
+    batch_id: str
+    base_version: int
+    """A version that a command made is based on the version before it."""
+    staleness: int
+    reflections: int
+    sources: dict[str, int]
+    model_calls: int
+    retention: float | None
+    audit: Audit | None
+    degraded: bool
+    closed_at_ms: int
+    seconds: float | None
+    """Seconds from the batch's closing to the version; None without a batch."""
+    entries: int
+    proposed: int
+    changes: dict[str, int]
+    """Number of changes by kind."""
+    created_at_ms: int
+
+
+def version_summary(playbook: Playbook) -> VersionSummary:
+    """Return the summary of a version."""
+    batch = playbook.batch
+    plan = batch.plan if batch else None
+    is_timed = plan is not None and plan.closed_at_ms
+    return VersionSummary(
+        version=playbook.version,
+        origin=playbook.origin,
+        issued_by=playbook.issued_by,
+        batch_sequence=plan.sequence if plan else None,
+        batch_id=plan.batch_id if plan else "",
+        base_version=plan.base_version if plan else playbook.version - 1,
+        staleness=plan.staleness if plan else 0,
+        reflections=playbook.reflections,
+        sources=dict(batch.sources) if batch else {},
+        model_calls=playbook.usage.calls,
+        retention=retention.shares(playbook.audit)["retention"],
+        audit=playbook.audit,
+        degraded=batch.degraded if batch else False,
+        closed_at_ms=plan.closed_at_ms if plan else 0,
+        seconds=(playbook.created_at_ms - plan.closed_at_ms) / 1000 if plan and is_timed else None,
+        **counts(playbook),
+        changes=dict(Counter(change.kind for change in playbook.changes)),
+        created_at_ms=playbook.created_at_ms,
+    )

@@ -4,9 +4,8 @@ from nicegui import ui
 
 from combee.adapters.ports import FatalError, TransientError
 from combee.core.names.sources import sources_text
-from combee.core.playbook.budget import budget_of, budget_text
+from combee.core.playbook.budget import budget_of, budget_text, shown_tokens
 from combee.core.playbook.comparison import Comparison, compare
-from combee.core.playbook.probation import shown_tokens
 from combee.core.playbook.retention import warnings
 from combee.core.playbook.trust import trust_text
 from combee.core.playbook.versions import empty

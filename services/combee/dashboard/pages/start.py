@@ -6,7 +6,7 @@ from nicegui import ui
 
 from combee.adapters.ports import FatalError, TransientError
 from combee.core.gate.gate import gates_of
-from combee.core.playbook.probation import shown_tokens
+from combee.core.playbook.budget import shown_tokens
 from combee.core.playbook.retention import effects_text
 from combee.core.text.redact import redacted
 from combee.dashboard.pages.evidence import open_evidence

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from combee.core.log.live.values import LiveBatch, LiveNode, LivePlaybook, Snapshot, Stage
-from combee.core.playbook.probation import counts, counts_text, shown_tokens
+from combee.core.playbook.budget import shown_tokens
 from combee.core.playbook.retention import last_shares
+from combee.core.playbook.shown import counts, counts_text
 from combee.core.playbook.side_by_side import Line, in_order
 from combee.core.playbook.spend import today
 from combee.core.playbook.versions import empty

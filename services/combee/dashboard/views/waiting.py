@@ -4,9 +4,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
 from combee.core.gate.gate import Gate
+from combee.core.gate.policy import EVERYBODY, TrustPolicy
 from combee.core.log.live.values import Snapshot
-from combee.core.playbook.probation import counts
-from combee.core.playbook.trust import EVERYBODY, TrustPolicy, trust_text
+from combee.core.playbook.shown import counts
+from combee.core.playbook.trust import trust_text
 from combee.core.text.redact import redacted
 from combee.dashboard.views.rows import Row
 from combee.dashboard.views.wording import address, moment

@@ -19,7 +19,7 @@ from combee.adapters.ports import TransientError
 from combee.core.commands import is_deleted
 from combee.core.formats.files import Format
 from combee.core.gate.gate import is_gated
-from combee.core.playbook.probation import shown
+from combee.core.playbook.shown import shown
 from combee.gateway import playbooks
 from combee.gateway.access.access import allowed, check_touch
 from combee.gateway.access.keys import Caller

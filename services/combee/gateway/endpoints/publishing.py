@@ -15,7 +15,7 @@ from combee.core.formats.files import is_name
 from combee.core.names.identity import content_id, fingerprint, identity_of, owner_of
 from combee.core.names.sources import gateway_source
 from combee.core.names.tenants import tenant_of
-from combee.core.playbook.lines import with_digests
+from combee.core.playbook.shown import with_digests
 from combee.core.text.redact import redacted_deep
 from combee.gateway.access.access import JSON, allowed, check_json
 from combee.gateway.access.keys import Caller

@@ -14,8 +14,7 @@ from combee.core.log.fates import Fate, fate_of, fate_of_letter
 from combee.core.log.live.values import window_text
 from combee.core.names.identity import claimed_identities, full_name, identity_of, is_sent_as, meant_by
 from combee.core.names.sources import gateway_source, is_from
-from combee.core.playbook.screening import barred_sources
-from combee.core.playbook.trust import names_counted
+from combee.core.playbook.trust import barred_sources, names_counted
 from combee.gateway import playbooks
 from combee.gateway.access.access import allowed, check_touch
 from combee.gateway.access.keys import Caller

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from combee.adapters.clock import SystemClock
 from combee.adapters.ports import PoisonError
 from combee.core.names.identity import content_id, fingerprint
-from combee.core.playbook.probation import shown
+from combee.core.playbook.shown import shown
 from combee.core.text.prompt import fence
 from combee.core.text.similarity.relevance import relevance
 from combee.integrations.mcp.deployment import Deployment

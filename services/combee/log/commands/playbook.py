@@ -27,11 +27,11 @@ from combee.core.formats.files import Format
 from combee.core.gate.gate import gate_of
 from combee.core.log.live.values import LiveDeadLetter
 from combee.core.names.sources import NOBODY, KnownSources
-from combee.core.playbook.apply import NO_BUDGET
 from combee.core.playbook.comparison import Comparison, compare
+from combee.core.playbook.draft import NO_BUDGET
 from combee.core.playbook.executing import retained_from, with_revocation
+from combee.core.playbook.lineage.rejecting import taught_by, unknown_entries, unknown_sources
 from combee.core.playbook.pausing import latest_end
-from combee.core.playbook.rejecting import taught_by, unknown_entries, unknown_sources
 from combee.core.playbook.versions import empty
 from combee.log.commands.revocation import Meant, Outlook, calls_for, copies_of, meant
 from combee.log.evidence import adoption_of, labels_serving, recomputed, updates_between, with_revoked

@@ -10,10 +10,10 @@ from combee.core.batching.plan import calls_again
 from combee.core.log.replaying.selection import TIMED, Selection
 from combee.core.names.identity import MARK, derived_ids, full_name, meant_by, owner_of
 from combee.core.names.sources import NOBODY, KnownSources
-from combee.core.playbook.branching import learns
-from combee.core.playbook.lines import needless_bytes
+from combee.core.playbook.lineage.branching import learns
+from combee.core.playbook.lineage.recomputing import DEFAULTS, Fate, Mixed, Recomputed
 from combee.core.playbook.operations import normalise, union
-from combee.core.playbook.recomputing import DEFAULTS, Fate, Mixed, Recomputed
+from combee.core.playbook.shown import needless_bytes
 from combee.core.playbook.trust import names_counted
 from combee.log.evidence import identified, in_time, members_of
 from combee.log.history import messages, newest_playbooks, partition_of

@@ -11,7 +11,7 @@ from combee.core.evaluation.questions import Question
 from combee.core.evaluation.scoring import Points, ScorerName, judge_prompt, none_of, read_judgement, score
 from combee.core.formats.render import ace_lines
 from combee.core.methods import ace, gepa
-from combee.core.playbook import probation
+from combee.core.playbook.shown import shown
 from combee.log.evaluation.isolated import in_thread, is_found
 from combee_schemas.base import Usage
 from combee_schemas.model import Prompt
@@ -48,7 +48,7 @@ class Answerer(Protocol):
 
 def text_of(playbook: Playbook) -> str:
     """Return a playbook's text as agents read it, without counters, which are not content."""
-    return "\n".join(ace_lines(probation.shown(playbook), counters=False))
+    return "\n".join(ace_lines(shown(playbook), counters=False))
 
 
 class ModelAnswerer:

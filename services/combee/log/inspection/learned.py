@@ -12,8 +12,9 @@ from combee.core.log.fates import Fate
 from combee.core.names.identity import fingerprint
 from combee.core.names.sources import Signer
 from combee.core.playbook.operations import union
-from combee.core.playbook.probation import counts
 from combee.core.playbook.retention import ReflectionEffect, audit_of, reflection_effects
+from combee.core.playbook.shown import counts
+from combee.core.playbook.versions import drafted
 from combee.log.evidence import with_revoked
 from combee.log.history import messages, partition_of
 from combee.log.inspection.tracker import Tracker
@@ -156,7 +157,9 @@ async def effects(
     ids_by_reason = defaultdict[str, list[str]](list)
     for after in await _read(log, topics.HISTORY, base.name, since):
         made_by = updates.get(after.batch_sequence) if after.origin == "batch" else None
-        for counted_as, effect in (reflection_effects(before, made_by, after) if made_by else {}).items():
+        for counted_as, effect in (
+            reflection_effects(drafted(before, made_by), made_by, after) if made_by else {}
+        ).items():
             reflection_id = today(counted_as)
             if reflection_id in new:
                 applied.append(effect)

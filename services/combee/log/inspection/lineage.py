@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from combee.adapters.ports import FatalError, Log, TopicPartition
 from combee.core.names.identity import fingerprint
-from combee.core.playbook.evidence import Place, ancestry, began_with, place
+from combee.core.playbook.lineage.evidence import Place, ancestry, began_with, place
 from combee.log.evidence import Taught, places_of, with_evidence
 from combee.log.history import messages, partition_of, reflections_at
 from combee_schemas import base, topics

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from combee.adapters.clock import moment
 from combee.core.log.ledger import Calls
 from combee.core.playbook.comparison import CHANGE_WORDS
-from combee.core.playbook.probation import counts, counts_text
 from combee.core.playbook.retention import coverage_text, effects_text, percent, shares
+from combee.core.playbook.shown import counts, counts_text
 from combee.core.playbook.versions import VersionSummary, made_by, version_summary
 from combee_schemas.plan import Outcomes
 from combee_schemas.playbook import AppliedBatch, Playbook

@@ -9,8 +9,8 @@ from combee.core.gate.canary_verdict import CanaryReport, canary_text
 from combee.core.gate.gate import Gate
 from combee.core.log.live.values import LiveBatch, LivePlaybook, LiveVersion
 from combee.core.playbook.budget import budget_text
-from combee.core.playbook.probation import counts, counts_text
 from combee.core.playbook.retention import WarningKind, last_shares, warnings
+from combee.core.playbook.shown import counts, counts_text
 from combee.core.playbook.side_by_side import Line, Today
 from combee.core.playbook.trust import trust_text
 from combee.core.playbook.versions import made_by

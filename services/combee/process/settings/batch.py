@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from combee.core.playbook.trust import EVERYBODY, TrustPolicy
+from combee.core.gate.policy import EVERYBODY, TrustPolicy
 from combee.process.settings.group import SettingsGroup
 from combee_schemas.plan import BatchOptions, Colluders, ReflectionsPerBatch, Trust
 

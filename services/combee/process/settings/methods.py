@@ -10,7 +10,7 @@ from combee.core.batching.limits import GROUP_BYTES, MAX_LEVELS
 from combee.core.methods import ace, gepa
 from combee.core.methods.method import PARTS, Method, shaped
 from combee.core.methods.templates import templates_hash
-from combee.core.playbook.probation import OFF
+from combee.core.playbook.trust import NO_PROBATION
 from combee.process.settings.batch import BatchSettings
 from combee.process.settings.group import SettingsError
 from combee_schemas.plan import BatchOptions, PlanSettings, Probation, Trust
@@ -136,7 +136,7 @@ def plan_settings(
 
 def as_configured(plan: PlanSettings) -> dict[str, object]:
     """Return the configuration (fields of ``BatchSettings``) under which batches get a manifest's settings."""
-    policy = plan.probation or OFF
+    policy = plan.probation or NO_PROBATION
     options = {name: getattr(plan, name) for name in BatchOptions.model_fields}
     colluders = {"colluders": plan.colluders} if plan.colluders else {}
     return {**options, "probation": policy.reflections, "trust": plan.trust, **colluders}

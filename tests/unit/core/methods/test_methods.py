@@ -10,8 +10,7 @@ import structlog
 
 from combee.adapters.ports import FatalError, Outgoing
 from combee.core.methods import ace, gepa
-from combee.core.playbook.apply import misfit
-from combee.core.playbook.versions import empty
+from combee.core.playbook.versions import empty, misfit
 from combee.process.settings.batch import BatchSettings
 from combee.process.settings.group import SettingsError
 from combee.process.settings.methods import GROUP, configured_method, method, names

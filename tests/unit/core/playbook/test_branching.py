@@ -1,6 +1,6 @@
 """The content of a branch as its playbook's next version."""
 
-from combee.core.playbook.branching import Adoption, taken_over
+from combee.core.playbook.lineage.branching import Adoption, taken_over
 from combee.core.playbook.versions import empty
 from combee_schemas.playbook import Entry
 

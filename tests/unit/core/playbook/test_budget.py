@@ -5,11 +5,17 @@ import pytest
 from combee.core.commands import RefusedError, import_
 from combee.core.formats.files import read_playbook, write_playbook
 from combee.core.playbook import executing, versions
-from combee.core.playbook.budget import ENTRIES_BYTES, budget_text, evictions, needed_tokens, stored_bytes
-from combee.core.playbook.clusters import has_grown
-from combee.core.playbook.recomputing import Recomputation
+from combee.core.playbook.budget import (
+    ENTRIES_BYTES,
+    budget_text,
+    entry_tokens,
+    evictions,
+    needed_tokens,
+    stored_bytes,
+)
+from combee.core.playbook.lineage.recomputing import Recomputation
+from combee.core.playbook.results.clusters import has_grown
 from combee.core.playbook.versions import InapplicableError, empty
-from combee.core.text.prompt import entry_tokens
 from combee_schemas.codec import encode
 from combee_schemas.command import Command
 from combee_schemas.playbook import MAX_BUDGET_TOKENS, Entry, EntryState, Playbook

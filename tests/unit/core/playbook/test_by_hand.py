@@ -8,15 +8,14 @@ import pytest
 from combee.core import commands
 from combee.core.formats.files import write_playbook
 from combee.core.playbook import executing, versions
-from combee.core.playbook.budget import evictions
-from combee.core.playbook.clusters import HARMFUL_FROM, clusters
+from combee.core.playbook.budget import entry_tokens, evictions
 from combee.core.playbook.draft import Draft
-from combee.core.playbook.evidence import followed
-from combee.core.playbook.recomputing import Recomputation
-from combee.core.playbook.rejecting import without_entries, witnesses
-from combee.core.playbook.screening import said_digest
+from combee.core.playbook.lineage.evidence import followed
+from combee.core.playbook.lineage.recomputing import Recomputation
+from combee.core.playbook.lineage.rejecting import without_entries, witnesses
+from combee.core.playbook.results.clusters import HARMFUL_FROM, clusters
+from combee.core.playbook.trust import said_digest
 from combee.core.playbook.versions import empty
-from combee.core.text.prompt import entry_tokens
 from combee_schemas.base import Source
 from combee_schemas.plan import Probation
 from combee_schemas.playbook import Entry, Playbook

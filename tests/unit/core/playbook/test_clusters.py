@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from combee.core.playbook.clusters import MOST_IN_CLUSTER, clusters, has_grown, mostly_harmful, within
+from combee.core.playbook.budget import entry_tokens
+from combee.core.playbook.results.clusters import MOST_IN_CLUSTER, clusters, has_grown, mostly_harmful, within
 from combee.core.playbook.trust import Rules
 from combee.core.playbook.versions import empty
-from combee.core.text.prompt import entry_tokens
 from combee_schemas.base import Source
 from combee_schemas.batch import Cluster
 from combee_schemas.playbook import ACE_SECTIONS, Entry, Playbook

@@ -16,8 +16,7 @@ from combee.core.formats.files import (
 )
 from combee.core.formats.intake import read_line
 from combee.core.playbook import executing
-from combee.core.playbook.apply import applied, edited
-from combee.core.playbook.versions import empty
+from combee.core.playbook.versions import after_update, edited, empty
 from combee_schemas.codec import encode
 from combee_schemas.command import Command
 from combee_schemas.playbook import Entry, Playbook
@@ -88,9 +87,10 @@ def test_adding_a_component_that_is_there_by_now_rewrites_it() -> None:
 def test_of_two_texts_for_one_component_the_one_with_the_newest_evidence_wins() -> None:
     texts = (op(UPDATE, "New.", "plan-1", evidence=("r-2",)), op(UPDATE, "Old.", "plan-1", evidence=("r-1",)))
     seen = [Seen(reflection_id=f"r-{n}", offset=n) for n in (1, 2)]
-    draft, _, entries = applied(BASE, update_of(BASE, texts, seen, holds="components"), budget_tokens=PLENTY)
-    assert entries[0].content == "New."
-    assert [change.kind for change in draft.changes] == ["superseded", "update"]
+    update = update_of(BASE, texts, seen, holds="components")
+    version = after_update(BASE, update, budget_tokens=PLENTY, now_ms=0)
+    assert version.entries[0].content == "New."
+    assert [change.kind for change in version.changes] == ["superseded", "update"]
 
 
 def test_a_text_beyond_the_budget_is_dropped_and_nothing_is_evicted() -> None:

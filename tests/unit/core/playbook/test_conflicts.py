@@ -3,7 +3,7 @@
 import pytest
 
 from combee.core.playbook import versions
-from combee.core.playbook.recomputing import Recomputation
+from combee.core.playbook.lineage.recomputing import Recomputation
 from combee_schemas.base import Source
 from combee_schemas.playbook import Playbook
 from combee_schemas.scan import Operation, Seen

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from combee.core.playbook.echo import without_echoes
+from combee.core.playbook.results.echo import without_echoes
 from combee.core.playbook.versions import empty
 from combee_schemas.base import Shown
 from combee_schemas.playbook import ACE_SECTIONS, Entry, Playbook, Retired

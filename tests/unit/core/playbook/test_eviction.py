@@ -9,11 +9,10 @@ from hypothesis import strategies as st
 
 from combee.core.names.sources import UNPROVEN
 from combee.core.playbook import versions
-from combee.core.playbook.budget import evictions
-from combee.core.playbook.recomputing import Recomputation
+from combee.core.playbook.budget import entry_tokens, evictions
+from combee.core.playbook.lineage.recomputing import Recomputation
 from combee.core.playbook.retention import reflection_effects
 from combee.core.playbook.versions import empty
-from combee.core.text.prompt import entry_tokens
 from combee_schemas.base import Source
 from combee_schemas.playbook import Entry, Playbook
 from combee_schemas.scan import Operation, Seen, Update
@@ -256,4 +255,6 @@ def test_what_comes_back_by_a_revocation_makes_room_by_the_same_rule() -> None:
     left = book.result(budget_tokens=PLENTY)
     assert removed.content in {known.content for known in left.entries}
     assert greeting not in {known.content for known in left.entries}
-    assert set(reflection_effects(without, later, full)) == {one.reflection_id for one in later.result.seen}
+    assert set(reflection_effects(versions.drafted(without, later), later, full)) == {
+        one.reflection_id for one in later.result.seen
+    }

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from combee.core.methods.checking import Checked, Rewrite
-from combee.core.playbook.coverage import Coverage, Lesson, Question
 from combee.core.playbook.draft import apply_operations
-from combee.core.playbook.guards import NOTHING_LOST, guarded, rewrites
+from combee.core.playbook.results.coverage import Coverage, Lesson, Question
+from combee.core.playbook.results.guards import NOTHING_LOST, guarded, rewrites
 from combee.core.playbook.versions import empty
 from combee.core.text.figures import figures, lacking
 from combee.core.text.similarity.saying import judge

@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 from combee.core import commands
 from combee.core.formats.files import write_playbook
 from combee.core.playbook import versions
-from combee.core.playbook.budget import PROPOSED_SHARE, evictions
+from combee.core.playbook.budget import PROPOSED_SHARE, entry_tokens, evictions
 from combee.core.playbook.comparison import compare
-from combee.core.playbook.probation import shown
+from combee.core.playbook.shown import shown
 from combee.core.playbook.versions import empty
-from combee.core.text.prompt import entry_tokens
 from combee_schemas.plan import CloseReason, Probation
 from combee_schemas.playbook import Entry, Playbook
 from combee_schemas.scan import Known, Operation

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from combee.core.playbook import apply, executing, versions
-from combee.core.playbook.recomputing import Recomputation, Recomputed
+from combee.core.playbook import executing, trust, versions
+from combee.core.playbook.budget import entry_tokens
+from combee.core.playbook.lineage.recomputing import Recomputation, Recomputed
 from combee.core.playbook.versions import empty
-from combee.core.text.prompt import entry_tokens
 from combee_schemas.base import Source
 from combee_schemas.plan import PlanSettings, Probation
 from combee_schemas.playbook import Asked, Playbook, Revocation
@@ -109,11 +109,11 @@ def test_a_source_is_barred_by_the_name_under_which_it_counts_or_that_it_claims(
     proven = PlanSettings(trust="team")
     counted = claims.model_copy(update={"plan": claims.plan.model_copy(update={"settings": proven})})
     barred = barring(base, rule="source:shop-2")
-    assert apply.barred(barred, claims) == ("r-2",)
-    assert apply.barred(barred, counted) == ("r-2",), "who claims a name is barred with it"
+    assert trust.barred(barred, claims) == ("r-2",)
+    assert trust.barred(barred, counted) == ("r-2",), "who claims a name is barred with it"
     proof = claims.result.seen[0].model_copy(update={"source": Source(name="shop-9", proven="key")})
     other = counted.model_copy(update={"result": counted.result.model_copy(update={"seen": (proof,)})})
-    assert apply.barred(barred, other) == ()
+    assert trust.barred(barred, other) == ()
 
 
 def test_the_owner_of_what_a_revocation_brings_back_does_not_pay_for_its_room() -> None:

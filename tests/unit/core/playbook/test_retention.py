@@ -14,9 +14,9 @@ from combee.cli.learn.learning import Learning
 from combee.cli.playbook.diff import lines
 from combee.cli.playbook.view import full_view
 from combee.core.log.diagnosis.flow import judge_retention
-from combee.core.playbook import evidence
 from combee.core.playbook.comparison import compare
 from combee.core.playbook.draft import Landed, apply_operations, finish
+from combee.core.playbook.lineage import evidence
 from combee.core.playbook.retention import (
     MAX_OMITTED,
     MIN_WARNED,
@@ -29,7 +29,7 @@ from combee.core.playbook.retention import (
     total,
     warnings,
 )
-from combee.core.playbook.versions import after_update, empty
+from combee.core.playbook.versions import after_update, drafted, empty
 from combee.log.reports.audit import changes_text
 from combee_schemas.model import Prompt
 from combee_schemas.plan import Plan, PlanSettings
@@ -228,7 +228,10 @@ def test_what_is_known_is_evidence_for_its_entry_whose_text_stays() -> None:
     assert (version.entries[0].content, version.entries[0].evidence_count) == (entry.content, 3)
     assert [change.kind for change in version.changes] == ["duplicate", "dropped"]
     assert version.audit == Audit(known=2, omitted=1)
-    assert reflection_effects(known, told, version)["c"].why == "the model proposed nothing for it"
+    assert (
+        reflection_effects(drafted(known, told), told, version)["c"].why
+        == "the model proposed nothing for it"
+    )
     complete = evidence.followed(known, version, told)
     assert complete.entries[0].evidence_count == 3
 
@@ -476,7 +479,7 @@ def test_each_reflection_that_left_nothing_is_told_with_the_reason() -> None:
         ),
     )
     after = after_update(empty("p"), update, budget_tokens=60, now_ms=0)
-    found = reflection_effects(empty("p"), update, after)
+    found = reflection_effects(drafted(empty("p"), update), update, after)
     assert {name: one.effect for name, one in found.items()} == {
         "kept": "new", "evicted": "omitted", "late": "omitted", "silent": "omitted", "lumped": "omitted",
         "named": "dropped",

@@ -7,12 +7,12 @@ import pytest
 
 from combee.core.names.sources import UNPROVEN
 from combee.core.playbook import versions
-from combee.core.playbook.evidence import followed
-from combee.core.playbook.recomputing import Recomputation
+from combee.core.playbook.budget import entry_tokens
+from combee.core.playbook.lineage.evidence import followed
+from combee.core.playbook.lineage.recomputing import Recomputation
 from combee.core.playbook.retention import reflection_effects
-from combee.core.playbook.screening import taught
+from combee.core.playbook.trust import taught
 from combee.core.playbook.versions import empty
-from combee.core.text.prompt import entry_tokens
 from combee_schemas.base import Source
 from combee_schemas.playbook import SOURCES_COUNTED, Entry, EntryState, Playbook, Revocation, TaughtBy
 from combee_schemas.reflection import BulletTag
@@ -126,7 +126,7 @@ def test_a_batch_applied_again_without_what_is_revoked_keeps_the_rules(rules: di
     expected.pop(POISON, None)
     assert expected.items() <= left.items()
     assert POISON not in left
-    assert set(reflection_effects(before, made, version)) == {"r-3", "r-4", "r-5"}
+    assert set(reflection_effects(versions.drafted(before, made), made, version)) == {"r-3", "r-4", "r-5"}
 
 
 def test_what_a_wholly_revoked_batch_evicted_is_back() -> None:

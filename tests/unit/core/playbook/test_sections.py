@@ -6,8 +6,8 @@ from combee.core.formats.render import ace_lines, ace_text
 from combee.core.gate.gate import content
 from combee.core.playbook import versions
 from combee.core.playbook.comparison import compare
-from combee.core.playbook.probation import shown
 from combee.core.playbook.sections import MAX_DIGITS, number_of, same_section, section_key, section_order
+from combee.core.playbook.shown import shown
 from combee.core.text.prompt import estimate_tokens
 from combee_schemas.base import Source
 from combee_schemas.plan import Probation

@@ -7,11 +7,10 @@ import pytest
 from combee.core import commands
 from combee.core.names.sources import UNPROVEN
 from combee.core.playbook import versions
-from combee.core.playbook.probation import REPLACED
-from combee.core.playbook.recomputing import Recomputation
-from combee.core.playbook.trust import names_counted, parts, trust_text
+from combee.core.playbook.budget import entry_tokens
+from combee.core.playbook.lineage.recomputing import Recomputation
+from combee.core.playbook.trust import REPLACED, names_counted, parts, trust_text
 from combee.core.playbook.versions import empty
-from combee.core.text.prompt import entry_tokens
 from combee_schemas.base import Source
 from combee_schemas.plan import PlanSettings
 from combee_schemas.playbook import Entry, Playbook, TaughtBy

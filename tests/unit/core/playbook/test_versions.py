@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from combee.core.playbook import executing, versions
-from combee.core.playbook.rejecting import without_entries
-from combee.core.playbook.screening import Rejections
+from combee.core.playbook.lineage.rejecting import without_entries
+from combee.core.playbook.trust import Rejections
 from combee.core.playbook.versions import empty
 from combee_schemas.base import Usage
 from combee_schemas.codec import decode, encode

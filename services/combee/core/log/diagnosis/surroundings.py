@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Literal
 
+from combee.core.gate.policy import TrustPolicy
 from combee.core.log.diagnosis.check import Check
-from combee.core.playbook.trust import TrustPolicy
 from combee.core.text.similarity.embeddings import UNMEASURED, model_and_thresholds
 
 MIB = 1 << 20

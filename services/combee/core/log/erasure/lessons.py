@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from combee.core.log.erasure.runs import Runs
 from combee.core.log.erasure.selector import Selector
-from combee.core.playbook.screening import said_digest
+from combee.core.playbook.trust import said_digest
 from combee_schemas.base import Message, branch_in, playbook_of
 from combee_schemas.batch import Batch
 from combee_schemas.errors import FatalError

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from combee.core.log.live.values import LivePlaybook, LiveSize, LiveVersion
 from combee.core.log.live.windows import Windows
 from combee.core.names.tenants import Tenants
-from combee.core.playbook.probation import counts
 from combee.core.playbook.retention import last_shares, warnings
+from combee.core.playbook.shown import counts
 from combee.core.playbook.side_by_side import batch_size_of, place, today_of
 from combee.core.playbook.spend import LineSpend, SpendPolicy
 from combee.core.playbook.versions import version_summary

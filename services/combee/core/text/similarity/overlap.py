@@ -6,15 +6,21 @@ sentences of one frame (`benchmarks/similarity.py`).
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import chain
 
+from combee.core.text.figures import figures, qualifiers
 from combee.core.text.forms import SHORT
 from combee.core.text.similarity.relevance import rarity
 from combee.core.text.similarity.wording import MARKS, NEGATIONS, wording
 from combee_schemas.playbook import Entry
 
+ALIKE = 0.4
+"""How much of what two entries say together both must say, to be near-duplicates.
+
+Of the 318 entries that a real model learned on AppWorld 141 pairs are, in 64 clusters of two to five.
+"""
 REARRANGED = 0.9
 """Minimum share of words, grammar included, that a content and its contrary have in common."""
 ROUNDING = 1e-6
@@ -160,6 +166,15 @@ def common(content: str, other: str) -> float:
     words, others = said_words(content), said_words(other)
     together = words | others
     return len(words & others) / len(together) if together else 0.0
+
+
+def unites(content: str, texts: Sequence[str]) -> bool:
+    """Return whether a content only says what texts say: it has no word, figure, negation or condition of its own."""
+    return (
+        set(said_words(content)).issubset(chain.from_iterable(map(said_words, texts)))
+        and set(figures(content)).issubset(chain.from_iterable(map(figures, texts)))
+        and set(qualifiers(content)).issubset(chain.from_iterable(map(qualifiers, texts)))
+    )
 
 
 def said_words(text: str) -> Words:

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from math import log
 
+from combee.core.playbook.budget import entry_tokens
 from combee.core.text.forms import comparable
-from combee.core.text.prompt import entry_tokens
 from combee.core.text.similarity.wording import evened
 from combee_schemas.playbook import Entry
 from combee_schemas.trace import Trace

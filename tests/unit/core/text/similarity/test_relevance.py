@@ -5,7 +5,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from combee.core.text.prompt import entry_tokens
+from combee.core.playbook.budget import entry_tokens
 from combee.core.text.similarity.relevance import MAX_QUERY_CHARS, best_entries, relevance
 from combee_schemas.playbook import Entry
 

@@ -1,4 +1,4 @@
-"""The gate (the labels ``production`` and ``candidate``) after each version and verdict; pure.
+"""The gate (the labels ``production`` and ``candidate``) after a verdict, a review or a promotion; pure.
 
 Publish writes labels and takes batches out of a line, so it decides, and one transaction has both.
 """
@@ -7,91 +7,20 @@ from dataclasses import replace
 
 from combee.adapters.ports import PoisonError
 from combee.core.gate import gate as gates
-from combee.core.gate.canary import with_canary
 from combee.core.gate.gate import Gate
 from combee.core.gate.judges import JUDGES
 from combee.core.names.identity import content_id
-from combee.core.playbook import executing, rejecting, versions
+from combee.core.playbook import executing, versions
 from combee.core.playbook.comparison import compare
+from combee.core.playbook.lineage import rejecting
 from combee.core.playbook.operations import union
 from combee.core.playbook.versions import empty
 from combee.publish.basis import SKIP, Basis, EntriesBetween, FirstReflection, PublishDecision, UpdatesBetween
-from combee.publish.decide.command import versions_after
+from combee.publish.commands import versions_after
 from combee_schemas.command import Command
 from combee_schemas.gate import Verdict
 from combee_schemas.playbook import CANDIDATE, PRODUCTION, Playbook, label_key
 from combee_schemas.scan import Update
-
-# ---- gates are opened, and candidates found
-
-
-def decide_start(basis: Basis) -> PublishDecision:
-    """Return the gates that are turned on or off where the setting has changed since the last start."""
-    decision, state = SKIP, basis.state
-    for name in state.live_playbooks():
-        judges, gate = basis.rules.gates.judges_of(name), state.gate(name)
-        if gate is None and judges:
-            decision = _opened(basis, name, decision)
-        elif gate is not None and judges is not None and gate.judges != judges:
-            decision = decision.with_gate(name, gates.with_judges(gate, judges))
-    return decision
-
-
-def completed(basis: Basis, decision: PublishDecision) -> PublishDecision:
-    """Return a decision with what follows from its versions and gates: marks, new gates and new candidates.
-
-    Raises
-    ------
-    UnreadError
-        If it rests on something that is still to be read.
-    """
-    state, rules = basis.state, basis.rules
-    newest, written = dict[str, Playbook](), list[Playbook]()
-    for version in decision.versions:
-        name, gate = version.name, state.gate(version.name)
-        has_judges = bool(rules.gates.judges_of(name))
-        named = versions.naming_news(version, basis.current(name).revoked)
-        newest[name], marked = named[-1], {"gated": has_judges or gate is not None}
-        written += [versions.fitted(part.model_copy(update=marked)) for part in named]
-        if version.origin == "delete" or name in decision.gates:
-            continue
-        if gate is not None:
-            decision = decision.with_gate(name, gate)
-        elif has_judges:
-            decision = _opened(basis, name, decision)
-    judged = {
-        name: with_canary(
-            _with_candidate(basis, gate, newest.get(name) or state.current(name)),
-            rules.gates.canary,
-            now_ms=basis.now_ms,
-        )
-        for name, gate in decision.gates.items()
-    }
-    return replace(
-        decision,
-        versions=tuple(written),
-        revoked={version.name: version.revoked for version in decision.versions},
-        gates=judged,
-    )
-
-
-def _opened(basis: Basis, name: str, decision: PublishDecision) -> PublishDecision:
-    state, judges = basis.state, basis.rules.gates.judges_of(name) or ()
-    known = state.labels.get(label_key(name, PRODUCTION))
-    gate, opening = gates.opened(name, judges, known, state.playbooks.get(name), now_ms=basis.now_ms)
-    return decision.with_gate(name, gate, opening)
-
-
-def _with_candidate(basis: Basis, gate: Gate, newest: Playbook) -> Gate:
-    if gate.candidate is not None or not gate.judges:
-        return gate
-    production = newest
-    if gate.production.version != newest.version:
-        production = basis.version(newest.name, gate.production.version) or empty(newest.name)
-    return gates.with_candidate(gate, newest, production, now_ms=basis.now_ms)
-
-
-# ---- verdicts
 
 
 def decide_verdict(basis: Basis, verdict: Verdict) -> PublishDecision:

@@ -6,8 +6,8 @@ A snapshot keeps the last 20 evidence ids per entry, and the rules of revocation
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from combee.core.playbook.apply import barred, drafted, holds_after
 from combee.core.playbook.operations import union
+from combee.core.playbook.versions import drafted
 from combee_schemas.playbook import Entry, Playbook, Revocation
 from combee_schemas.scan import Update
 
@@ -93,8 +93,7 @@ def followed(before: Playbook, version: Playbook, update: Update | None) -> Play
     merged = any(change.kind == "merge" for change in version.changes)
     hiding = (entry for entry in version.entries if entry.id in touched and not _has_all(entry))
     if update is not None and any(merged or not _shows_news(entry, known.get(entry.id)) for entry in hiding):
-        kind = holds_after(before, update.plan.settings.holds)
-        draft = drafted(before, update, kind, barred(before, update))
+        draft = drafted(before, update)
         # Evidence refused for size is missing in an entry that this version did not change.
         known |= {entry_id: entry for entry_id, entry in draft.entries.items() if entry_id in touched}
     elif version.origin == "reject":

@@ -14,11 +14,11 @@ from itertools import islice
 from typing import Literal
 
 from combee.core.methods.checking import Checked, Rewrite
-from combee.core.names.sources import UNPROVEN
-from combee.core.playbook.echo import was_shown, without_echoes
-from combee.core.playbook.guards import MAX_CONFLICTS, Guarded, guarded, rewrites
+from combee.core.names.sources import UNPROVEN, supporters
 from combee.core.playbook.operations import MAX_DETAIL_CHARS, texts_of, union
-from combee.core.playbook.trust import PERSON, supporters
+from combee.core.playbook.results.echo import was_shown, without_echoes
+from combee.core.playbook.results.guards import MAX_CONFLICTS, Guarded, guarded, rewrites
+from combee.core.playbook.trust import PERSON
 from combee.core.text.figures import figures, lacking
 from combee.core.text.forms import count_words
 from combee.core.text.similarity.embeddings import UNMEASURED, Thresholds, Vector

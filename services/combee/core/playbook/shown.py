@@ -1,6 +1,7 @@
-"""What an agent was shown on one line, translated to another line of the playbook; pure."""
+"""What agents are shown of a playbook, and what a record of it means on another line of the playbook; pure."""
 
 from functools import lru_cache
+from typing import TypedDict
 
 from combee_schemas.base import Shown, branch_in
 from combee_schemas.digests import digest
@@ -9,6 +10,36 @@ from combee_schemas.reflection import Reflection
 
 DIGEST_CHARS = 8
 """Length of digests: every record of a run has one per entry, and only digests of one id are compared."""
+
+
+def shown(playbook: Playbook) -> Playbook:
+    """Return a playbook as agents are shown it, without proposed entries."""
+    if all(entry.is_active for entry in playbook.entries):
+        return playbook
+    return playbook.model_copy(
+        update={"entries": tuple(entry for entry in playbook.entries if entry.is_active)}
+    )
+
+
+class Counts(TypedDict):
+    """Numbers of shown and of proposed entries."""
+
+    entries: int
+    proposed: int
+
+
+def counts(playbook: Playbook) -> Counts:
+    """Return a playbook's numbers of entries, for lists."""
+    active = sum(entry.is_active for entry in playbook.entries)
+    return {"entries": active, "proposed": len(playbook.entries) - active}
+
+
+def counts_text(entries: int, proposed: int) -> str:
+    """Return such numbers in words, for a column of entries."""
+    return f"{entries} (+{proposed} proposed)" if proposed else str(entries)
+
+
+# ---- the record of what one agent was shown
 
 
 def shown_to(playbook: Playbook, entries: tuple[Entry, ...]) -> Shown:

@@ -3,8 +3,8 @@
 from combee.adapters.ports import PoisonError
 from combee.core.commands import check_branch, has_branches
 from combee.core.playbook import executing
-from combee.core.playbook.branching import Adoption, with_revocations_of
-from combee.core.playbook.recomputing import Recomputed
+from combee.core.playbook.lineage.branching import Adoption, with_revocations_of
+from combee.core.playbook.lineage.recomputing import Recomputed
 from combee.publish.basis import AdoptionOf, Basis, PublishState
 from combee_schemas.base import playbook_of
 from combee_schemas.command import Command

@@ -5,10 +5,9 @@ from collections.abc import Collection, Iterable, Mapping
 from combee.core.names.sources import counted_name
 from combee.core.playbook.budget import budget_of, evictions
 from combee.core.playbook.comparison import Comparison
-from combee.core.playbook.evidence import resting_on, without
+from combee.core.playbook.lineage.evidence import resting_on, without
 from combee.core.playbook.operations import union
-from combee.core.playbook.screening import Rejections, barred_sources, said_digest
-from combee.core.playbook.trust import names_counted
+from combee.core.playbook.trust import Rejections, barred_sources, names_counted, said_digest
 from combee.core.text.similarity.lessons import same_lesson
 from combee_schemas.playbook import EVIDENCE_KEPT, REJECTED_KEPT, Change, Entry, Playbook, Rejected
 from combee_schemas.scan import Operation, OperationKind, Update

@@ -7,21 +7,14 @@ or mostly harmful goes to the model, a cluster at a time, and only what it answe
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 
-from combee.core.playbook.budget import budget_of
-from combee.core.playbook.probation import shown_tokens
+from combee.core.playbook.budget import budget_of, entry_tokens, shown_tokens
 from combee.core.playbook.trust import OPEN, Rules
 from combee.core.text.figures import conflicting
-from combee.core.text.prompt import entry_tokens
-from combee.core.text.similarity.overlap import Overlap
+from combee.core.text.similarity.overlap import ALIKE, Overlap
 from combee_schemas.batch import Cluster
 from combee_schemas.playbook import Entry, Playbook
 from combee_schemas.scan import Operation, OperationKind
 
-ALIKE = 0.4
-"""How much of what two entries say together both must say, to be near-duplicates.
-
-Of the 318 entries that a real model learned on AppWorld 141 pairs are, in 64 clusters of two to five.
-"""
 MOST_IN_CLUSTER = 8
 """More than so many that are alike are a list (item 1, item 2 …), asked about in parts."""
 HARMFUL_FROM = 3

@@ -2,8 +2,8 @@
 
 import pytest
 
-from combee.core.playbook import lines
-from combee.core.playbook.lines import as_seen_on, content_digest, only, shown_to, with_digests
+from combee.core.playbook import shown
+from combee.core.playbook.shown import as_seen_on, content_digest, only, shown_to, with_digests
 from combee_schemas.base import Shown
 from combee_schemas.plan import Branch
 from combee_schemas.playbook import Entry, Playbook
@@ -69,10 +69,10 @@ def test_what_agents_of_a_playbook_were_shown_names_no_line() -> None:
 def test_a_digest_takes_few_bytes_of_a_record_and_is_computed_once() -> None:
     assert {len(each) for each in shown_to(ON_NAME, ON_NAME.entries).digests} == {8}
     entry = Entry(id="misc-00001", section="S", content="nobody has said this")
-    before = lines._digest.cache_info().misses
+    before = shown._digest.cache_info().misses
     for _ in range(3):
         content_digest(entry)
-    assert lines._digest.cache_info().misses == before + 1
+    assert shown._digest.cache_info().misses == before + 1
 
 
 def test_of_fewer_entries_their_digests_are_kept() -> None:

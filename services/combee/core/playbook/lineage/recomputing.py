@@ -10,23 +10,32 @@ other reflections say by a model's word, in words that are revoked elsewhere, st
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from combee.core.playbook import evidence, probation
-from combee.core.playbook.apply import NO_BUDGET, barred, drafted, holds_after, sure
-from combee.core.playbook.branching import learns
 from combee.core.playbook.budget import UNBOUNDED, budget_of, evictions
-from combee.core.playbook.draft import UNGIVEN, Draft
-from combee.core.playbook.evidence import Place, here, ids_here
+from combee.core.playbook.draft import NO_BUDGET, UNGIVEN, Draft
+from combee.core.playbook.lineage import evidence
+from combee.core.playbook.lineage.branching import learns
+from combee.core.playbook.lineage.evidence import Place, here, ids_here
+from combee.core.playbook.lineage.rejecting import allowed
 from combee.core.playbook.operations import MAX_DETAIL_CHARS
-from combee.core.playbook.rejecting import allowed
-from combee.core.playbook.screening import Screen, barred_sources, supporting, with_sources
-from combee.core.playbook.trust import parts, rules_of
+from combee.core.playbook.trust import (
+    NO_PROBATION,
+    Candidate,
+    Screen,
+    barred,
+    barred_sources,
+    parts,
+    rules_of,
+    supporting,
+    with_sources,
+)
+from combee.core.playbook.versions import drafted, holds_after
 from combee_schemas.plan import PlanSettings
 from combee_schemas.playbook import Asked, Change, Entry, Playbook
-from combee_schemas.scan import Echo, Known, Operation, OperationKind, Seen, Update
+from combee_schemas.scan import Echo, Known, Operation, OperationKind, Update
 
 ALONE = "all of its evidence is revoked"
 UNSEEN = "proposed again, the batch that let agents see it is revoked"
@@ -280,7 +289,7 @@ class Recomputation:
             return self.entries
         holds = holds_after(before, update.plan.settings.holds)
         budget = budget_of(before, update.plan.settings.playbook_tokens or NO_BUDGET)
-        recorded = drafted(before, update, holds, known, budget_tokens=budget)
+        recorded = drafted(before, update, budget_tokens=budget)
         prepared = _Prepared(self, before, update, gone, recorded.placed)
         base = before.model_copy(
             update={"entries": tuple(prepared.entries.values()), "next_id": self.next_id}
@@ -288,8 +297,8 @@ class Recomputation:
         draft = drafted(
             base,
             prepared.update,
-            holds,
-            tuple(gone),
+            holds=holds,
+            gone=tuple(gone),
             budget_tokens=budget,
             ids={**recorded.placed, **prepared.ids},
             free_from=before.next_id,
@@ -335,7 +344,7 @@ class Recomputation:
                 entries[entry_id] = entry
         left = [reflection for reflection in update.result.seen if reflection.reflection_id not in gone]
         names = supporting(left, update.plan.settings)
-        self._take_back(entries, after, recorded, draft, names, update, left)
+        self._take_back(entries, after, recorded, draft, names, update, gone)
         return {entry.id: entry for entry in with_sources(entries.values(), names, draft.landing.by_entry())}
 
     def _take_back(
@@ -346,12 +355,12 @@ class Recomputation:
         draft: Draft,
         names: Mapping[str, str],
         update: Update,
-        left: Sequence[Seen],
+        gone: Collection[str],
     ) -> None:
         """Bring back what took an entry's place with support that is not left: it waits again."""
         base = self.recorded.model_copy(update={"entries": tuple(draft.entries.values())})
-        screen = Screen.of(base, left, update.plan.settings)
-        policy, supported = update.plan.settings.probation or probation.OFF, sure(draft)
+        screen = Screen.of(base, update, gone)
+        policy, supported = update.plan.settings.probation or NO_PROBATION, draft.supported()
         known, out = {entry.id: entry for entry in after.entries}, _evicted(after)
         for entry_id, was in recorded.items():
             about = (*was.replaces, *was.rivals)
@@ -361,7 +370,7 @@ class Recomputation:
             own = draft.entries.get(entry_id)
             back = [draft.entries[one] for one in lost if one in draft.entries]
             if own is not None:
-                candidate = probation.Candidate.of(own, supported.get(entry_id, ()), names)
+                candidate = Candidate.of(own, supported.get(entry_id, ()), names)
                 if why := candidate.waits_for(policy, screen, back):
                     entries[entry_id], _ = candidate.waiting(policy, why, is_new=True)
                 else:

@@ -15,7 +15,6 @@ from combee.core.methods.checking import Rewrite
 from combee.core.playbook.derived import once_per_version
 from combee.core.playbook.operations import MAX_DETAIL_CHARS, union
 from combee.core.text.figures import Figure, figures, lacking, qualifiers
-from combee.core.text.similarity.overlap import said_words
 from combee.core.text.similarity.wording import wording
 from combee_schemas.playbook import EVIDENCE_KEPT, Entry, Playbook
 from combee_schemas.scan import Conflict, Operation, OperationKind
@@ -90,15 +89,6 @@ def guarded(
         else:
             kept.append(operation)
     return Guarded(operations=tuple(kept), conflicts=tuple(conflicts[:MAX_CONFLICTS]))
-
-
-def unites(content: str, texts: Sequence[str]) -> bool:
-    """Return whether a content only says what texts say: it has no word, figure, negation or condition of its own."""
-    return (
-        set(said_words(content)).issubset(chain.from_iterable(map(said_words, texts)))
-        and set(figures(content)).issubset(chain.from_iterable(map(figures, texts)))
-        and set(qualifiers(content)).issubset(chain.from_iterable(map(qualifiers, texts)))
-    )
 
 
 def _replaced(base: Playbook, operation: Operation) -> Sequence[Entry]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from combee.core.playbook.evidence import rules_for
+from combee.core.playbook.lineage.evidence import rules_for
 from combee.core.playbook.operations import union
 from combee.core.playbook.sections import number_of, slug
 from combee_schemas.base import branch_in

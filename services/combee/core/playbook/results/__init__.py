@@ -1,0 +1,1 @@
+"""What the result of a batch is worth, before it makes a version: coverage, guards, echoes, clusters; pure."""
