@@ -62,12 +62,20 @@ def record_of(name: str, number: int) -> Outgoing:
     return topics.HISTORY.record(version(name, number))
 
 
+LONG_LOGS: dict[int, CountedLog] = {}
+"""Long histories by their share: many tests read the same one, and none writes to it."""
+
+
 async def long_history(*, share: int = 2) -> tuple[CountedLog, Playbook]:
     """Return a log in which every ``share``-th record is a version of ``NAME``, and the newest of them."""
-    log = CountedLog()
-    await log.produce(*(record_of(NAME if at % share == 0 else OTHER, at // share + 1) for at in range(LONG)))
     newest = version(NAME, (LONG - 1) // share + 1, history_offset=(LONG - 1) // share * share)
-    await log.produce(topics.PLAYBOOKS.record(newest))
+    if share not in LONG_LOGS:
+        log = LONG_LOGS[share] = CountedLog()
+        names = (NAME if at % share == 0 else OTHER for at in range(LONG))
+        await log.produce(*(record_of(name, at // share + 1) for at, name in enumerate(names)))
+        await log.produce(topics.PLAYBOOKS.record(newest))
+    log = LONG_LOGS[share]
+    log.read_records = log.reads = 0
     return log, newest
 
 
