@@ -13,7 +13,7 @@ from combee.adapters.memory import MemoryLog
 from combee.adapters.ports import FatalError, Outgoing
 from combee.assembly.local.stack import StackOptions, child_environment
 from combee.cli.replay.recorded import Range, recording
-from combee.cli.replay.report import Row, as_row, table
+from combee.cli.replay.report import table
 from combee.cli.replay.variant_run import Done, VariantRun
 from combee.cli.replay.variants import Job, _planned
 from combee.cli.replay.verb import FAR_MS
@@ -23,6 +23,7 @@ from combee.core.log.replaying.steps import as_batched
 from combee.core.log.replaying.variant import Variant, parse
 from combee.log.inspection.audit import audit
 from combee.log.inspection.tracker import StalledError
+from combee.log.reports.replay import Replayed, run_report
 from combee.process.settings.loading import load_settings
 from combee_schemas import topics
 from combee_schemas.model import Prompt
@@ -266,24 +267,25 @@ def test_a_row_says_what_came_of_a_run_beside_the_original(
 ) -> None:
     versions = ledger.versions(learned.log)
 
-    def row(name: str, seed: int | None) -> Row:
+    def row(name: str, seed: int | None) -> Replayed:
         newest = versions[-1] if seed is None else versions[0]
-        return Row(
+        return Replayed(
             variant=name, seed=seed, prefix=name, versions=versions, newest=newest, staleness_s=2.0,
-            seconds=1.0, evaluated=None,
+            seconds=1.0, points=None,
         )  # fmt: skip
 
     original = row("original", None)
-    rows: list[Mapping[str, Any]] = [
-        as_row(one, original) for one in (original, row("half", 0), row("half", 1))
-    ]
-    assert rows[0]["entries"] == {"count": 20, "kept": 20, "added": [], "gone": [], "changed": []}
-    assert (rows[1]["entries"]["kept"], len(rows[1]["entries"]["gone"])) == (10, 10)
+    rows = [run_report(one, original) for one in (original, row("half", 0), row("half", 1))]
+    shown = rows[0].fields()
+    assert shown["entries"] == {"count": 20, "kept": 20, "added": [], "gone": [], "changed": []}
+    assert shown["audit"] == rows[0].audit.model_dump()
+    assert "score" not in shown
+    assert (rows[1].entries.kept, len(rows[1].entries.gone)) == (10, 10)
     assert table(rows).row_count == 2
 
     scored = {"score": 0.53, "difference": 0.26, "difference_low": 0.21, "difference_high": 0.31}
     spent = {"tokens": {"in": 171_900_000, "cached": 72_248_000, "out": 10_981_000}}
-    print_whole(table([{**row, **scored, **spent} for row in rows]))
+    print_whole(table([row.model_copy(update={**scored, **spent}) for row in rows]))
     printed = capsys.readouterr().out
     assert "…" not in printed, "no figure is cut off"
     assert {"171,900,000", "72,248,000", "10,981,000"} <= set(printed.split())
