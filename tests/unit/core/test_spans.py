@@ -5,11 +5,10 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import pytest
-
 from combee.core.spans.gathering import MAX_SPANS, Gathering, SpanRun
 from combee.core.spans.reading import playbook_named, trace_from, trajectory_of
 from combee.core.spans.span import EVALUATION, OPERATION, Event, Span
+from support.rows import each_row
 
 TRACE = "a" * 32
 WAIT_MS = 1_000
@@ -185,7 +184,7 @@ def seconds_to_read(spans: list[Span], repeats: int) -> float:
     return min(times)
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@each_row("shape", SHAPES)
 def test_spans_take_processor_time_in_proportion_to_their_number(shape: str) -> None:
     def growth(repeats: int) -> float:
         few, many = (seconds_to_read(SHAPES[shape](count), repeats) for count in (125, 1_000))

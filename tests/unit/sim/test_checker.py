@@ -4,8 +4,6 @@ from collections.abc import Sequence
 from itertools import product
 from typing import Any
 
-import pytest
-
 from combee.core.methods import checking
 from combee.core.methods.checking import Checked, Rewrite
 from combee_sim.family.blurring import blurred
@@ -124,7 +122,7 @@ def test_what_a_rewrite_lost_follows_from_its_meaning_in_any_wording() -> None:
             assert len(checked([], [], rewrites).lost) == loses * len(rewrites)
 
 
-@pytest.mark.parametrize(("yes", "no"), [(0.3, 0.0), (0.0, 0.3), (0.3, 0.3)])
+@each_row(("yes", "no"), [(0.3, 0.0), (0.0, 0.3), (0.3, 0.3)])
 def test_a_share_of_judgements_is_wrong_with_words_of_the_text(yes: float, no: float) -> None:
     modes = Modes(false_yes=yes, false_no=no)
     stated = [*LESSONS[:12], FORMULA]
@@ -156,6 +154,6 @@ def test_a_checker_without_errors_is_not_changed_by_other_modes() -> None:
     assert checked(LESSONS, LESSONS[:5], modes=modes) == checked(LESSONS, LESSONS[:5])
 
 
-@pytest.mark.parametrize("taught", [[], ["Wait."], ["???"]])
+@each_row("taught", [[], ["Wait."], ["???"]])
 def test_a_check_without_statements_covers_nothing(taught: Sequence[str]) -> None:
     assert not checked(taught, [], modes=Modes(false_yes=1.0)).covered

@@ -150,7 +150,7 @@ def test_a_rejected_lesson_is_named_only_if_every_item_is_to_be_accounted_for() 
     assert reply(prompt(both, is_to_account=True), law=everything)["dropped"] == [3]
 
 
-@pytest.mark.parametrize("way", OVERLOAD)
+@each_row("way", OVERLOAD)
 def test_a_call_that_keeps_nothing_answers_in_every_mode(way: str) -> None:
     answer = reply(prompt(LESSONS), way, NOTHING)
     blurred_only = {key(blurred(lesson)) for lesson in LESSONS}
