@@ -16,13 +16,9 @@ from combee_sim.modes import NO_MODES, Modes
 from combee_sim.roles.reading import read
 from combee_sim.roles.respond import respond
 from support.rows import each_row
+from support.worded import FORMULA, TAG
 
 LESSONS = lessons()[:24]
-FORMULA = (
-    "Operating Margin: compute it with Operating Margin = (Operating Income / Revenue) × 100 "
-    "and give a bare percentage number, not a fraction, to 2 decimals."
-)
-TAG = "Use the tag LongTermDebt for the entity in a sentence that states the long term debt."
 DESK = "Never promise a refund within 14 days unless the parcel was opened."
 
 
