@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from combee.adapters.ports import PoisonError, TopicPartition
-from combee.cli.replay.replaying import Replay
 from combee.cli.shared.sending import commands_on
 from combee.log.commands.playbook import PreparedCommand
 from combee.log.inspection.audit import audit
@@ -19,6 +18,7 @@ from support.deployment import Deployment
 from support.killed import killed_at_each_write
 from support.ledger import NAME, dead_letters, outgoing, reflection
 from support.models import ScriptedModel, together
+from support.replaying import relearned
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
 COUNT = 6
@@ -165,11 +165,7 @@ async def test_a_replay_asks_again_at_the_same_place() -> None:
     await revoke(first, "r-0", "r-1")
     async with first.running():
         await first.until(lambda: over(first))
-    second = Deployment(batch_size=100, max_wait_s=1e9, small_batches="one-call")
-    replay = Replay(first.log, NAME, recorded=True, timeout_s=5)
-    await replay.read()
-    async with second.running(["publish", "shuffle"]):
-        found = await replay.run(second.log)
+    _, found = await relearned(first, batch_size=100, max_wait_s=1e9, small_batches="one-call")
     assert (found.versions, found.plans_differ, found.contents_differ) == (3, [], [])
 
 

@@ -276,17 +276,16 @@ async def test_a_bad_record_becomes_a_dead_letter_wherever_its_bytes_are(
 # ---- under a foreign key, and on a foreign partition
 
 
+def good(count: int) -> list[Outgoing]:
+    """Return so many reflections, then so many traces."""
+    traces = (
+        Trace(trace_id=f"f-{n}", playbook=NAME, task="a task", answer=f"answer f{n}") for n in range(count)
+    )
+    return [*(outgoing(reflection(n)) for n in range(300, 300 + count)), *map(topics.TRACES.record, traces)]
+
+
 async def test_a_good_trace_or_reflection_counts_whatever_its_key_and_partition() -> None:
-    good = [
-        *(outgoing(reflection(n)) for n in range(300, 304)),
-        *(
-            topics.TRACES.record(
-                Trace(trace_id=f"f-{n}", playbook=NAME, task="a task", answer=f"answer f{n}")
-            )
-            for n in range(4)
-        ),
-    ]
-    sent = [replace(one, key=KEYS[n % len(KEYS)], partition=n % 2) for n, one in enumerate(good)]
+    sent = [replace(one, key=KEYS[n % len(KEYS)], partition=n % 2) for n, one in enumerate(good(4))]
     deployment = await survived(*sent)
     assert (ledger.applied(deployment.log), not buried(deployment)) == (15 + len(sent), True)
 
@@ -297,16 +296,8 @@ async def test_a_good_trace_or_reflection_counts_whatever_its_key_and_partition(
 async def test_a_good_record_counts_however_large_its_key_or_a_header_is_and_on_a_foreign_partition_too(
     key: bytes | None, header: bytes
 ) -> None:
-    good = [
-        *(outgoing(reflection(n)) for n in range(300, 302)),
-        *(
-            topics.TRACES.record(
-                Trace(trace_id=f"f-{n}", playbook=NAME, task="a task", answer=f"answer f{n}")
-            )
-            for n in range(2)
-        ),
-    ]
-    sent = [replace(one, key=key, partition=n % 2, headers=(("x", header),)) for n, one in enumerate(good)]
+    headers = (("x", header),)
+    sent = [replace(one, key=key, partition=n % 2, headers=headers) for n, one in enumerate(good(2))]
     deployment = await survived(*sent)
     assert (ledger.applied(deployment.log), not buried(deployment)) == (15 + len(sent), True)
 

@@ -35,6 +35,8 @@ from support.branches import (
     both,
     first,
     fork_of,
+    forked,
+    forking,
     ids,
     learned,
     members,
@@ -50,11 +52,8 @@ pytestmark = pytest.mark.usefixtures("quick_polls")
 
 
 async def test_a_branch_begins_with_the_content_and_learns_from_the_same_reflections() -> None:
-    deployment = await learned()
-    before = ledger.latest(deployment.log)
-    async with deployment.running():
-        await deployment.log.produce(outgoing(FORK))
-        await deployment.until(lambda: len(ledger.versions(deployment.log, LINE)) == 1)
+    async with forking() as deployment:
+        before = ledger.latest(deployment.log)
         assert [entry.content for entry in first(deployment).entries] == [e.content for e in before.entries]
         await publish(deployment, range(10, 16))
         await deployment.until(lambda: both(deployment, 6))
@@ -67,10 +66,7 @@ async def test_a_branch_begins_with_the_content_and_learns_from_the_same_reflect
 
 
 async def test_each_line_goes_by_its_own_settings() -> None:
-    deployment = await learned()
-    async with deployment.running():
-        await deployment.log.produce(outgoing(FORK))
-        await deployment.until(lambda: len(ledger.versions(deployment.log, LINE)) == 1)
+    async with forking() as deployment:
         await publish(deployment, range(10, 16))
         await deployment.until(lambda: both(deployment, 6))
     sizes = [[len(batch.members) for batch in ledger.batches(deployment.log, line)] for line in (NAME, LINE)]
@@ -83,10 +79,7 @@ async def test_each_line_goes_by_its_own_settings() -> None:
 
 
 async def test_a_reflection_is_paid_for_on_the_playbook_alone() -> None:
-    deployment = await learned()
-    async with deployment.running():
-        await deployment.log.produce(outgoing(FORK))
-        await deployment.until(lambda: len(ledger.versions(deployment.log, LINE)) == 1)
+    async with forking() as deployment:
         await publish(deployment, range(10, 16), usage=Usage(calls=1, tokens_in=5))
         await deployment.until(lambda: both(deployment, 6))
     batches = [ledger.batches(deployment.log, line) for line in (NAME, LINE)]
@@ -148,10 +141,7 @@ async def test_a_branch_that_cannot_be_is_dead_lettered_and_work_goes_on(wrong: 
 
 
 async def test_repeats_are_known_across_the_fork_and_after_it() -> None:
-    deployment = await learned()
-    async with deployment.running():
-        await deployment.log.produce(outgoing(FORK))
-        await deployment.until(lambda: len(ledger.versions(deployment.log, LINE)) == 1)
+    async with forking() as deployment:
         await publish(deployment, [0, 1, 10, 10, 11])
         await deployment.until(lambda: len(members(deployment, LINE)) == 2)
     async with deployment.running():
@@ -163,10 +153,7 @@ async def test_repeats_are_known_across_the_fork_and_after_it() -> None:
 
 
 async def test_a_deleted_branch_learns_no_more_and_holds_nothing_up() -> None:
-    deployment = await learned()
-    async with deployment.running():
-        await deployment.log.produce(outgoing(FORK))
-        await deployment.until(lambda: len(ledger.versions(deployment.log, LINE)) == 1)
+    async with forking() as deployment:
         await publish(deployment, [10])
         await deployment.log.produce(outgoing(DELETE))
         await deployment.until(lambda: ledger.versions(deployment.log, LINE)[-1].origin == "delete")
@@ -178,10 +165,7 @@ async def test_a_deleted_branch_learns_no_more_and_holds_nothing_up() -> None:
 
 
 async def test_a_branch_is_forked_anew_under_its_old_name() -> None:
-    deployment = await learned()
-    async with deployment.running():
-        await deployment.log.produce(outgoing(FORK))
-        await deployment.until(lambda: len(ledger.versions(deployment.log, LINE)) == 1)
+    async with forking() as deployment:
         await deployment.log.produce(outgoing(DELETE))
         await deployment.until(lambda: len(ledger.versions(deployment.log, LINE)) == 2)
         await publish(deployment, range(10, 13))
@@ -220,10 +204,7 @@ async def test_killed_at_any_write_both_lines_have_each_reflection_once(role: st
 
 
 async def test_tags_of_agents_that_read_the_playbook_count_on_a_branch_that_says_the_same() -> None:
-    deployment = await learned()
-    async with deployment.running():
-        await deployment.log.produce(outgoing(FORK))
-        await deployment.until(lambda: len(ledger.versions(deployment.log, LINE)) == 1)
+    async with forking() as deployment:
         same, other, *_ = first(deployment).entries
         changed = Operation(kind=OperationKind.UPDATE, content="otherwise", entry_ids=(other.id,))
         edit = Command(command_id="e", playbook=LINE, kind="edit", operations=(changed,))
@@ -246,10 +227,7 @@ async def test_tags_of_agents_that_read_the_playbook_count_on_a_branch_that_says
 
 
 async def test_the_ledger_counts_each_reflection_once_on_each_line() -> None:
-    deployment = await learned()
-    async with deployment.running():
-        await deployment.log.produce(outgoing(FORK))
-        await deployment.until(lambda: len(ledger.versions(deployment.log, LINE)) == 1)
+    async with forking() as deployment:
         await publish(deployment, [*range(10, 16), 0, 10])
         await deployment.until(lambda: both(deployment, 6))
         await deployment.until(lambda: not ledger.behind(deployment.log))
@@ -265,10 +243,7 @@ async def test_the_ledger_misses_what_one_line_has_not_learned(monkeypatch: pyte
             wait(state, line, given, **more)
 
     monkeypatch.setattr(ShuffleState, "wait", forgetful)
-    deployment = await learned()
-    async with deployment.running():
-        await deployment.log.produce(outgoing(FORK))
-        await deployment.until(lambda: len(ledger.versions(deployment.log, LINE)) == 1)
+    async with forking() as deployment:
         await publish(deployment, range(10, 13))
         await deployment.until(lambda: len(ledger.versions(deployment.log, LINE)) == 2)
         await deployment.until(lambda: not ledger.behind(deployment.log))
@@ -380,10 +355,7 @@ async def test_an_archive_takes_both_lines_to_other_partitions(
 
 
 async def test_a_fork_of_a_version_beyond_the_cut_is_left_out() -> None:
-    deployment = await learned()
-    async with deployment.running():
-        await deployment.log.produce(outgoing(FORK))
-        await deployment.until(lambda: len(ledger.versions(deployment.log, LINE)) == 1)
+    deployment = await forked()
     (record,) = [r for r in ledger.records(deployment.log, topics.BATCHES) if r.key == LINE.encode()]
     ends = {topic.name: tuple((await deployment.log.ends(topic.name)).values()) for topic in topics.TOPICS}
     assert not Cut(ends=ends).holds(topics.BATCHES, record)

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from combee.adapters.ports import Embedded, PoisonError, PromptTooLongError, TransientError
-from combee.cli.replay.replaying import Replay
 from combee.cli.shared.sending import commands_on
 from combee.core.batching.plan import plan_hash
 from combee.core.batching.sizing.policy import iteration_of
@@ -34,6 +33,7 @@ from support.killed import Begun, killed_at_each_write
 from support.ledger import NAME, batch_of, outgoing, reflection
 from support.models import Answer, ScriptedModel, echo, items
 from support.reading import publish_with, run, run_json, use_log
+from support.replaying import relearned
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
 PAGE = "Page through all results of the song library until a page is empty, then count the songs."
@@ -189,11 +189,7 @@ async def test_what_is_too_long_for_the_model_is_asked_in_halves() -> None:
 async def test_a_replay_consolidates_at_the_same_place() -> None:
     first = await learned()
     await consolidated(first)
-    second = Deployment(batch_size=3)
-    replay = Replay(first.log, NAME, recorded=True, timeout_s=5)
-    await replay.read()
-    async with second.running(["publish", "shuffle"]):
-        found = await replay.run(second.log)
+    second, found = await relearned(first, batch_size=3)
     assert (found.versions, found.plans_differ, found.contents_differ) == (2, [], [])
     plans = [[plan_hash(batch) for batch in ledger.batches(each.log)] for each in (first, second)]
     assert plans[0] == plans[1]
@@ -347,11 +343,7 @@ async def test_a_replay_repeats_one_that_happened_by_itself() -> None:
     first = await grown()
     async with first.running():
         await first.until(lambda: over(first))
-    second = Deployment(batch_size=3, budget_tokens=BUDGET)
-    replay = Replay(first.log, NAME, recorded=True, timeout_s=5)
-    await replay.read()
-    async with second.running(["publish", "shuffle"]):
-        found = await replay.run(second.log)
+    _, found = await relearned(first, batch_size=3, budget_tokens=BUDGET)
     assert (found.versions, found.plans_differ, found.contents_differ) == (2, [], [])
 
 

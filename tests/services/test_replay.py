@@ -6,7 +6,7 @@ import pytest
 
 from combee.adapters.ports import FatalError
 from combee.cli.replay import verb
-from combee.cli.replay.replaying import Replay, Replayed, content_of
+from combee.cli.replay.replaying import Replay, content_of
 from combee.core.batching.plan import plan_hash
 from combee.log.inspection.audit import audit
 from combee.log.inspection.tracker import StalledError
@@ -20,6 +20,7 @@ from combee_sim.embeddings import SimulatedEmbedder
 from support import ledger
 from support.deployment import Deployment
 from support.ledger import NAME, outgoing, reflection
+from support.replaying import relearned
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
 EDIT = Command(
@@ -49,18 +50,6 @@ async def original() -> Deployment:
     return deployment
 
 
-async def again(
-    first: Deployment, *, recorded: bool = True, timeout_s: float = 5, **batch: object
-) -> tuple[Deployment, Replayed]:
-    second = Deployment(**{"batch_size": 11, **batch})  # type: ignore[arg-type]
-    replay = Replay(first.log, NAME, recorded=recorded, timeout_s=timeout_s)
-    await replay.read()
-    roles = ["publish", "shuffle"] if recorded else ["publish", "scan", "shuffle"]
-    async with second.running(roles):
-        found = await replay.run(second.log)
-    return second, found
-
-
 async def test_a_replay_has_the_budget_the_wording_and_the_embeddings_that_the_manifests_name() -> None:
     deployment = Deployment(batch_size=10, prompts="small", embedder=SimulatedEmbedder())
     async with deployment.running():
@@ -81,7 +70,7 @@ def said(deployment: Deployment) -> list[tuple[int, object]]:
 
 async def test_a_replay_of_recorded_answers_gives_the_same_plans_and_versions_without_a_model() -> None:
     first = await original()
-    second, found = await again(first)
+    second, found = await relearned(first)
     assert (found.versions, found.batches, found.model_calls) == (5, 3, 0)
     assert (found.plans_differ, found.contents_differ) == ([], [])
     plans = [[plan_hash(one) for one in ledger.batches(each.log)] for each in (first, second)]
@@ -101,7 +90,7 @@ async def test_a_replay_that_asks_again_leaves_out_what_was_left_out() -> None:
         await first.until(lambda: ledger.applied(first.log) == 9)
         await first.log.produce(*(outgoing(reflection(n)) for n in range(9, 19)))
         await first.until(lambda: ledger.applied(first.log) == 19)
-    second, found = await again(first, recorded=False, stragglers=True)
+    second, found = await relearned(first, recorded=False, stragglers=True)
     assert found.plans_differ == []
     left_out = [
         [update.result.left_out for update in ledger.messages(each.log, topics.UPDATES, Update)]
@@ -114,7 +103,7 @@ async def test_a_replay_that_asks_again_leaves_out_what_was_left_out() -> None:
 
 async def test_a_replay_that_asks_again_has_the_same_plans() -> None:
     first = await original()
-    second, found = await again(first, recorded=False)
+    second, found = await relearned(first, recorded=False)
     assert found.plans_differ == []
     assert found.model_calls == second.model.calls > 0
 
@@ -132,17 +121,17 @@ async def test_a_replay_gives_the_same_states(monkeypatch: pytest.MonkeyPatch) -
             await first.log.produce(*map(outgoing, taught))
             await first.until(partial(_has_applied, first, start + 10))
         await first.until(lambda: not ledger.behind(first.log))
-    second, found = await again(first, probation=2)
+    second, found = await relearned(first, probation=2)
     assert (found.plans_differ, found.contents_differ) == ([], [])
     assert said(second) == said(first)
     kinds = {change.kind for version in ledger.versions(first.log) for change in version.changes}
     assert {"promote", "expire"} <= kinds
-    _, other = await again(first, probation=3)
+    _, other = await relearned(first, probation=3)
     assert other.plans_differ == [1, 2, 3]
 
 
 async def test_another_shape_of_batches_is_told() -> None:
-    _, found = await again(await original(), copies=1)
+    _, found = await relearned(await original(), copies=1)
     assert found.plans_differ == [1, 2, 3]
 
 
@@ -159,7 +148,7 @@ async def test_what_has_expired_cannot_be_replayed() -> None:
     for partition in first.log._store.partitions(topics.REFLECTIONS.name):
         partition.expire(partition.end)
     with pytest.raises(FatalError, match="10 reflections of batch 1 have expired"):
-        await again(first)
+        await relearned(first)
 
 
 async def test_a_replay_of_nothing_is_refused() -> None:
@@ -191,6 +180,6 @@ async def test_a_pause_in_the_past_holds_up_no_replay() -> None:
         await first.log.produce(*(outgoing(reflection(n)) for n in range(30, 40)))
         await first.until(lambda: ledger.applied(first.log) == 40)
     assert [version.origin for version in ledger.versions(first.log)][5:] == ["pause", "resume", "batch"]
-    _, found = await again(first)
+    _, found = await relearned(first)
     assert (found.versions, found.batches) == (8, 4)
     assert (found.plans_differ, found.contents_differ) == ([], [])

@@ -13,9 +13,9 @@ from combee.adapters.memory import MemoryLog
 from combee.adapters.ports import FatalError, Outgoing
 from combee.assembly.local.stack import StackOptions, child_environment
 from combee.cli.replay.recorded import Range, recording
-from combee.cli.replay.report import Row, as_row, table
+from combee.cli.replay.report import table
 from combee.cli.replay.variant_run import Done, VariantRun
-from combee.cli.replay.variants import Job, _planned
+from combee.cli.replay.variants import Job, _planned, _Run
 from combee.cli.replay.verb import FAR_MS
 from combee.cli.shared.console import print_whole
 from combee.core.log.replaying.selection import Selection
@@ -23,6 +23,7 @@ from combee.core.log.replaying.steps import as_batched
 from combee.core.log.replaying.variant import Variant, parse
 from combee.log.inspection.audit import audit
 from combee.log.inspection.tracker import StalledError
+from combee.log.reports.replay import Replayed, run_report
 from combee.process.settings.loading import load_settings
 from combee_schemas import topics
 from combee_schemas.model import Prompt
@@ -181,14 +182,20 @@ async def test_a_run_without_services_ends_in_time(learned: Deployment) -> None:
         await VariantRun(learned.log, shadow().log, NAME, timeout_s=0.1).run(await planned(learned), None)
 
 
-async def test_each_seed_and_each_variant_is_dealt_otherwise_and_kept_apart(learned: Deployment) -> None:
+async def runs_of(learned: Deployment, *variants: str, seeds: int = 1) -> list[_Run]:
+    """Return the planned runs of variants, as the command line writes these."""
     job = Job(
-        name=NAME, settings=load_settings(), to="x", range=Range(), seeds=range(2), without=(), base=None,
-        variants=[parse(text) for text in ("same", "one:copies=1", "own:salt=mine", "law:sim.law=lessons_only")],
-        simulated=True, sim_options=(), questions=(), simulated_answers=None, timeout_s=1, agreed=True,
+        name=NAME, settings=load_settings(), to="x", range=Range(), seeds=range(seeds), without=(), base=None,
+        variants=[parse(text) for text in variants], simulated=True, sim_options=(), questions=(),
+        simulated_answers=None, timeout_s=1, agreed=True,
     )  # fmt: skip
     original = await recording(learned.log, NAME, Range())
-    runs = [run async for run in _planned(job, learned.log, original)]
+    return [run async for run in _planned(job, learned.log, original)]
+
+
+async def test_each_seed_and_each_variant_is_dealt_otherwise_and_kept_apart(learned: Deployment) -> None:
+    variants = ("same", "one:copies=1", "own:salt=mine", "law:sim.law=lessons_only")
+    runs = await runs_of(learned, *variants, seeds=2)
     assert len({run.settings.kafka.topic_prefix for run in runs}) == len({run.made_with for run in runs}) == 8
     salts = {run.settings.batch.salt for run in runs if run.variant.name == "own"}
     assert salts == {"mine", "minereplay-1"}
@@ -199,12 +206,7 @@ async def test_each_seed_and_each_variant_is_dealt_otherwise_and_kept_apart(lear
 
 
 async def test_a_variant_may_ask_for_other_groups_and_its_estimate_knows_them(learned: Deployment) -> None:
-    job = Job(
-        name=NAME, settings=load_settings(), to="x", range=Range(), seeds=range(1), without=(), base=None,
-        variants=[parse("five:groups=5")], simulated=True, sim_options=(), questions=(), simulated_answers=None,
-        timeout_s=1, agreed=True,
-    )  # fmt: skip
-    (run,) = [run async for run in _planned(job, learned.log, await recording(learned.log, NAME, Range()))]
+    (run,) = await runs_of(learned, "five:groups=5")
     assert run.settings.batch.groups == 5
     assert run.estimate.calls == 6 * len(run.batches)
 
@@ -222,29 +224,15 @@ async def test_a_variant_that_cannot_make_a_difference_is_told_before_the_cost(l
         "own:salt=mine": False,
         "law:sim.law=lessons_only": False,
     }
-    job = Job(
-        name=NAME, settings=load_settings(), to="x", range=Range(), seeds=range(2), without=(), base=None,
-        variants=[parse(text) for text in texts], simulated=True, sim_options=(), questions=(),
-        simulated_answers=None, timeout_s=1, agreed=True,
-    )  # fmt: skip
-    runs = [run async for run in _planned(job, learned.log, await recording(learned.log, NAME, Range()))]
-    assert [run.is_needless for run in runs] == [
-        is_needless for is_needless in texts.values() for _ in job.seeds
-    ]
+    needless = [run.is_needless for run in await runs_of(learned, *texts, seeds=2)]
+    assert (needless[::2], needless[1::2]) == ([*texts.values()],) * 2
 
 
 @pytest.mark.usefixtures("learned")
 def test_which_variant_it_is_is_said_before_anything_starts() -> None:
     told = run(
-        "replay",
-        NAME,
-        "--to",
-        "elsewhere",
-        "--variant",
-        "two:copies=2",
-        "--variant",
-        "one:copies=1",
-        "--simulated",
+        *("replay", NAME, "--to", "elsewhere", "--simulated"),
+        *("--variant", "two:copies=2", "--variant", "one:copies=1"),
     )
     assert told.exit_code == 1  # nobody agreed to the cost
     assert "variant two cannot make a difference" in told.stderr
@@ -255,12 +243,7 @@ async def test_a_cap_of_the_environment_holds_no_variant_back(
     learned: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COMBEE_DAILY_TOKENS", "5")
-    job = Job(
-        name=NAME, settings=load_settings(), to="x", range=Range(), seeds=range(1), without=(), base=None,
-        variants=[SAME], simulated=True, sim_options=(), questions=(), simulated_answers=None,
-        timeout_s=1, agreed=True,
-    )  # fmt: skip
-    (run,) = [run async for run in _planned(job, learned.log, await recording(learned.log, NAME, Range()))]
+    (run,) = await runs_of(learned, "same")
     options = StackOptions(settings=run.settings, bootstrap_servers="b:1", folder=Path("unused"))
     assert int(child_environment(options)["COMBEE_DAILY_TOKENS"]) > 1e12
 
@@ -278,24 +261,25 @@ def test_a_row_says_what_came_of_a_run_beside_the_original(
 ) -> None:
     versions = ledger.versions(learned.log)
 
-    def row(name: str, seed: int | None) -> Row:
+    def row(name: str, seed: int | None) -> Replayed:
         newest = versions[-1] if seed is None else versions[0]
-        return Row(
+        return Replayed(
             variant=name, seed=seed, prefix=name, versions=versions, newest=newest, staleness_s=2.0,
-            seconds=1.0, evaluated=None,
+            seconds=1.0, points=None,
         )  # fmt: skip
 
     original = row("original", None)
-    rows: list[Mapping[str, Any]] = [
-        as_row(one, original) for one in (original, row("half", 0), row("half", 1))
-    ]
-    assert rows[0]["entries"] == {"count": 20, "kept": 20, "added": [], "gone": [], "changed": []}
-    assert (rows[1]["entries"]["kept"], len(rows[1]["entries"]["gone"])) == (10, 10)
+    rows = [run_report(one, original) for one in (original, row("half", 0), row("half", 1))]
+    shown = rows[0].fields()
+    assert shown["entries"] == {"count": 20, "kept": 20, "added": [], "gone": [], "changed": []}
+    assert shown["audit"] == rows[0].audit.model_dump()
+    assert "score" not in shown
+    assert (rows[1].entries.kept, len(rows[1].entries.gone)) == (10, 10)
     assert table(rows).row_count == 2
 
     scored = {"score": 0.53, "difference": 0.26, "difference_low": 0.21, "difference_high": 0.31}
     spent = {"tokens": {"in": 171_900_000, "cached": 72_248_000, "out": 10_981_000}}
-    print_whole(table([{**row, **scored, **spent} for row in rows]))
+    print_whole(table([row.model_copy(update={**scored, **spent}) for row in rows]))
     printed = capsys.readouterr().out
     assert "…" not in printed, "no figure is cut off"
     assert {"171,900,000", "72,248,000", "10,981,000"} <= set(printed.split())

@@ -1,6 +1,7 @@
 """A playbook and a branch of it in a deployment: forked, learning, and what the log says of both."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 from combee.log.commands.log_store import LogStore
@@ -72,13 +73,20 @@ def both(deployment: Deployment, count: int) -> bool:
     )
 
 
-async def forked(count: int = BATCH, model: ScriptedModel | None = None) -> Deployment:
-    """Return a deployment whose playbook has a version, and a branch that began with it."""
+@asynccontextmanager
+async def forking(count: int = BATCH, model: ScriptedModel | None = None) -> AsyncIterator[Deployment]:
+    """Run a deployment whose playbook has a version, and a branch that began with it."""
     deployment = await learned(count, model)
     async with deployment.running():
         await deployment.log.produce(outgoing(FORK))
         await deployment.until(lambda: len(ledger.versions(deployment.log, LINE)) == 1)
-    return deployment
+        yield deployment
+
+
+async def forked(count: int = BATCH, model: ScriptedModel | None = None) -> Deployment:
+    """Return such a deployment at rest."""
+    async with forking(count, model) as deployment:
+        return deployment
 
 
 async def ahead(

@@ -6,8 +6,8 @@ from itertools import pairwise
 from combee_experiments.arms.arms import ADAPTIVE, PLAIN
 from combee_experiments.data import paper
 from combee_experiments.data.samples import Data
-from combee_experiments.running.cells import Measured, Spread
-from combee_experiments.running.report import Panel, Report, Series, Table, Verdict
+from combee_experiments.running.cells import Measured
+from combee_experiments.running.report import Panel, Report, Table, Verdict, points_by_arm
 from combee_experiments.running.setup import Setup
 
 ALL = 0
@@ -50,7 +50,7 @@ def report_on(setup: Setup, data: Data, measured: Measured) -> Report:
     table = Table(
         title=f"{data.name}: what each approach keeps, and what it costs",
         columns=COLUMNS,
-        rows=tuple(_row(way) for way in _ways(measured)),
+        rows=tuple(_row(*way) for way in measured.ways()),
         note=COUNTED,
     )
     remarks = (BEFORE, RETRIEVAL, SUMMARIES, READERS) if setup.simulated else (BEFORE, RETRIEVAL)
@@ -84,14 +84,17 @@ def _verdicts(data: Data, measured: Measured) -> Iterator[Verdict]:
     """Decide for each batch size whether another approach is better, and whether the order is the paper's."""
     for size in measured.where(ADAPTIVE.name).values("batch_size"):
         ours = measured.where(ADAPTIVE.name, batch_size=size).spread("accuracy")
-        others = [way for way in _ways(measured) if way.values("batch_size")[0] in (size, ALL)]
-        rivals = [other for other in others if not other.arms()[0].startswith("Combee")]
-        best = max(rivals, key=lambda one: one.spread("accuracy").mean)
-        its = best.spread("accuracy")
+        rivals = {
+            approach: found.spread("accuracy")
+            for approach, at, found in measured.ways()
+            if at in (size, ALL) and not approach.startswith("Combee")
+        }
+        best = max(rivals, key=lambda approach: rivals[approach].mean)
+        its = rivals[best]
         yield Verdict(
             criterion=f"{data.name}: {ADAPTIVE.name} at {size} is at least as accurate as every other approach",
             met=ours.mean >= its.mean,
-            told=f"{ours.told(3)}; the best other, {best.arms()[0]}: {its.told(3)}",
+            told=f"{ours.told(3)}; the best other, {best}: {its.told(3)}",
         )
         chosen = (measured.where(name, batch_size=size).spread("accuracy") for name in TOP_K.values())
         order = {
@@ -107,16 +110,9 @@ def _verdicts(data: Data, measured: Measured) -> Iterator[Verdict]:
         )
 
 
-def _ways(measured: Measured) -> list[Measured]:
-    """Return the cells of each approach at each of its batch sizes."""
-    ways = dict.fromkeys((cell.arm, cell.number("batch_size")) for cell, _ in measured)
-    return [measured.where(arm, batch_size=size) for arm, size in ways]
-
-
-def _row(measured: Measured) -> tuple[str, ...]:
-    size = int(measured.values("batch_size")[0])
+def _row(approach: str, size: int, measured: Measured) -> tuple[str, ...]:
     return (
-        measured.arms()[0],
+        approach,
         str(size) if size else "–",
         measured.spread("lessons").told(),
         measured.spread("accuracy").told(2),
@@ -126,9 +122,5 @@ def _row(measured: Measured) -> tuple[str, ...]:
 
 
 def _panel(data: Data, measured: Measured) -> Panel:
-    series: dict[str, list[tuple[float, Spread]]] = {}
-    for way in _ways(measured):
-        place = way.spread("prompt_tokens").mean
-        series.setdefault(way.arms()[0], []).append((place, way.spread("accuracy")))
-    points = tuple(Series(name=name, points=tuple(some), style="points") for name, some in series.items())
+    points = points_by_arm(measured, "prompt_tokens", "accuracy")
     return Panel(title=data.name, x="prompt tokens per question", y="accuracy", series=points, log_x=True)

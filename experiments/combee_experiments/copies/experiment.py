@@ -18,7 +18,7 @@ from combee_experiments.arms.material import reflections
 from combee_experiments.data.samples import Data
 from combee_experiments.running.cells import Cell, Measured, Numbers
 from combee_experiments.running.paired import difference
-from combee_experiments.running.report import Panel, Report, Series, Table, Verdict, joined
+from combee_experiments.running.report import Panel, Report, Table, Verdict, joined, series_by
 from combee_experiments.running.setup import Setup
 from combee_schemas.plan import SmallBatches
 from combee_schemas.reflection import Reflection
@@ -120,15 +120,5 @@ def _verdicts(name: str, measured: Measured) -> Iterator[Verdict]:
 
 
 def _panel(name: str, measured: Measured) -> Panel:
-    series = tuple(
-        Series(
-            name=arm,
-            points=tuple(
-                (float(n), measured.where(arm, n=n).spread("kept")) for n in measured.where(arm).values("n")
-            ),
-        )
-        for arm in measured.arms()
-    )
-    return Panel(
-        title=f"{name}, {max(COPIES)} copies", x="reflections in a batch", y="lessons kept", series=series
-    )
+    title, series = f"{name}, {max(COPIES)} copies", series_by(measured, "n", "kept")
+    return Panel(title=title, x="reflections in a batch", y="lessons kept", series=series)

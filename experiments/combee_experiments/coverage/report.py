@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from combee_experiments.arms.arms import ADAPTIVE, NAIVE, PLAIN
 from combee_experiments.data.samples import Data, Kind
 from combee_experiments.running.cells import Measured, Value
-from combee_experiments.running.report import Panel, Report, Series, Table, Verdict
+from combee_experiments.running.report import Panel, Report, Table, Verdict, series_of
 
 LESSONS: Mapping[float, Mapping[Kind, float]] = {
     0.0: {"formula": 49, "finer": 100},
@@ -280,13 +280,7 @@ def _lost(measured: Measured) -> float:
 def _panel(data: Data, usual: Measured) -> Panel:
     ours = usual.where(ADAPTIVE.name, wording=PARAPHRASED)
     series = tuple(
-        Series(
-            name=f"Combee, {overload}",
-            points=tuple(
-                (100 * float(rate), ours.where(overload=overload, false_yes=rate).spread("lessons"))
-                for rate in ours.values("false_yes")
-            ),
-        )
+        series_of(f"Combee, {overload}", ours.where(overload=overload), "false_yes", "lessons", factor=100)
         for overload in ours.values("overload")
     )
     return Panel(title=f"{data.name}, paraphrased", x="false yes, %", y="lessons kept", series=series)

@@ -95,6 +95,11 @@ class Measured:
         """Return the arms, in the order they were planned."""
         return tuple(dict.fromkeys(cell.arm for cell in self.cells))
 
+    def ways(self) -> Iterator[tuple[str, int, "Measured"]]:
+        """Yield each arm at each of its batch sizes, in the order they were planned."""
+        for arm, size in dict.fromkeys((cell.arm, cell.number("batch_size")) for cell in self.cells):
+            yield arm, size, self.where(arm, batch_size=size)
+
     def values(self, parameter: str) -> tuple[Value, ...]:
         """Return the values of one parameter, in the order they were planned."""
         return tuple(

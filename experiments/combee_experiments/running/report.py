@@ -43,18 +43,24 @@ class Series:
     """``paper`` is drawn dashed: figures that were not measured here."""
 
 
+def series_of(name: str, measured: Measured, parameter: str, number: str, *, factor: float = 1) -> Series:
+    """Return a line: one number over the values of a parameter, times a factor."""
+    values = measured.values(parameter)
+    points = ((float(value), measured.where(None, **{parameter: value}).spread(number)) for value in values)
+    return Series(name=name, points=tuple((factor * value, spread) for value, spread in points))
+
+
 def series_by(measured: Measured, parameter: str, number: str) -> tuple[Series, ...]:
     """Return a line per arm: one number over the values of a parameter."""
-    return tuple(
-        Series(
-            name=arm,
-            points=tuple(
-                (float(value), measured.where(arm, **{parameter: value}).spread(number))
-                for value in measured.where(arm).values(parameter)
-            ),
-        )
-        for arm in measured.arms()
-    )
+    return tuple(series_of(arm, measured.where(arm), parameter, number) for arm in measured.arms())
+
+
+def points_by_arm(measured: Measured, x: str, y: str) -> tuple[Series, ...]:
+    """Return a set of points per arm, one for each batch size: a number over the mean of another."""
+    points: dict[str, list[tuple[float, Spread]]] = {}
+    for arm, _, found in measured.ways():
+        points.setdefault(arm, []).append((found.spread(x).mean, found.spread(y)))
+    return tuple(Series(name=arm, points=tuple(of_arm), style="points") for arm, of_arm in points.items())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

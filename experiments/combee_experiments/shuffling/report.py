@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import product
 
 from combee_experiments.running.cells import Measured
-from combee_experiments.running.report import Panel, Report, Series, Table, Verdict
+from combee_experiments.running.report import Panel, Report, Series, Table, Verdict, series_of
 
 UNSHUFFLED, SHUFFLED, DISTINCT = "not shuffled", "shuffled", "distinct"
 COUNTED = (("lessons", "lessons", 1), ("kept", "retention", 3))
@@ -101,13 +101,12 @@ def _ahead(measured: Measured, number: str) -> Iterator[tuple[float, str]]:
 
 
 def _copies_panel(name: str, measured: Measured) -> Panel:
-    series = []
-    for order, arm in product(measured.values("order"), (UNSHUFFLED, SHUFFLED, DISTINCT)):
-        found = _dealt(measured).where(arm, order=order, carry=0)
-        points = ((float(copies), found.where(copies=copies)) for copies in found.values("copies"))
-        told = tuple((place, one.spread("lessons")) for place, one in points)
-        series.append(Series(name=f"{arm}, {order}", points=told))
-    return Panel(title=f"{name}: dealing, carry off", x="copies", y="lessons kept", series=tuple(series))
+    dealt = _dealt(measured).where(carry=0)
+    series = tuple(
+        series_of(f"{arm}, {order}", dealt.where(arm, order=order), "copies", "lessons")
+        for order, arm in product(measured.values("order"), (UNSHUFFLED, SHUFFLED, DISTINCT))
+    )
+    return Panel(title=f"{name}: dealing, carry off", x="copies", y="lessons kept", series=series)
 
 
 def _groups_panel(name: str, measured: Measured) -> Panel:

@@ -9,7 +9,7 @@ from combee_experiments.arms.material import exam
 from combee_experiments.data import paper
 from combee_experiments.data.samples import Data, subset
 from combee_experiments.running.cells import Cell, Measured, Numbers
-from combee_experiments.running.report import Panel, Report, Series, Table, Verdict
+from combee_experiments.running.report import Panel, Report, Table, Verdict, points_by_arm
 from combee_experiments.running.setup import Setup
 from combee_schemas.base import Usage
 from combee_schemas.playbook import Playbook
@@ -84,9 +84,7 @@ def report(setup: Setup, measured: Measured) -> Report:
 
 def _table(setup: Setup, data: Data, measured: Measured) -> Table:
     alone = measured.where(SEQUENTIAL).spread("seconds").mean
-    rows = tuple(
-        _row(setup, measured.where(arm, batch_size=size), arm, size, alone) for arm, size in _arms(measured)
-    )
+    rows = tuple(_row(setup, found, arm, size, alone) for arm, size, found in measured.ways())
     prices = (setup.prices.price_in, setup.prices.price_cached_in, setup.prices.price_out)
     told = ", ".join(
         f"{price:g} {name}"
@@ -100,10 +98,6 @@ def _table(setup: Setup, data: Data, measured: Measured) -> Table:
         rows=rows,
         note=priced if any(prices) else "No prices were given, so no cost.",
     )
-
-
-def _arms(measured: Measured) -> list[tuple[str, int]]:
-    return list(dict.fromkeys((cell.arm, cell.number("batch_size")) for cell, _ in measured))
 
 
 def _row(setup: Setup, measured: Measured, arm: str, size: int, alone: float) -> tuple[str, ...]:
@@ -127,9 +121,9 @@ def _row(setup: Setup, measured: Measured, arm: str, size: int, alone: float) ->
 
 def _verdicts(data: Data, measured: Measured) -> Iterator[Verdict]:
     alone = measured.where(SEQUENTIAL).spread("seconds").mean
-    for arm, size in _arms(measured):
+    for arm, size, found in measured.ways():
         if arm in (PLAIN.name, ADAPTIVE.name):
-            taken = measured.where(arm, batch_size=size).spread("seconds").mean
+            taken = found.spread("seconds").mean
             yield Verdict(
                 criterion=f"{data.name}: {arm} at {size} in ≤ 15 % of the sequential wall time",
                 met=taken <= WALL * alone,
@@ -147,10 +141,5 @@ def _paper() -> Table:
 
 
 def _panel(data: Data, measured: Measured) -> Panel:
-    series = []
-    for arm in measured.arms():
-        of_arm = measured.where(arm)
-        found = (of_arm.where(batch_size=size) for size in of_arm.values("batch_size"))
-        points = tuple((one.spread("seconds").mean, one.spread("lessons")) for one in found)
-        series.append(Series(name=arm, points=points, style="points"))
-    return Panel(title=data.name, x="wall time, s", y="lessons kept", series=tuple(series), log_x=True)
+    points = points_by_arm(measured, "seconds", "lessons")
+    return Panel(title=data.name, x="wall time, s", y="lessons kept", series=points, log_x=True)

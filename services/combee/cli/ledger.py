@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from combee.adapters.clock import SystemClock, moment
+from combee.adapters.clock import SystemClock
 from combee.adapters.ports import ConfigurationError
 from combee.assembly.local.stack_file import data_dir, of_brokers
 from combee.cli.shared.console import FAILED, clean, output, print_json, reading, remark
@@ -21,6 +21,7 @@ from combee.cli.shared.options import AsJson, Servers
 from combee.cli.shared.settings import deployed_settings
 from combee.core.log.ledger import Checkpoint, CheckpointError, LedgerReport, sealed, unsealed
 from combee.log.inspection.audit import account
+from combee.log.reports.ledger import decision_texts, reading_texts
 from combee.process.settings.loading import Settings
 from combee.process.trusted_files import read_trusted
 
@@ -126,18 +127,8 @@ def _print(report: LedgerReport) -> None:
     table.add_row(*(str(getattr(report, name)) for name in ("reflections", *FATES, "double")))
     console.print(table)
     _print_traces(console, report)
-    if report.dropped:
-        console.print(
-            f"{report.dropped} of the dead-lettered were dropped by an operator ('combee dlq list --all')"
-        )
-    for erasure in report.erasures:
-        gone = ", ".join(f"{count} of {topic}" for topic, count in sorted(erasure.dropped.items()))
-        console.print(
-            f"forgotten: {moment(erasure.erased_at_ms)} UTC by {clean(erasure.issued_by)}, a {erasure.selector}"
-            f" ({erasure.erasure_id}): {gone or 'no whole record'}; {erasure.entries} entries",
-            markup=False,
-            soft_wrap=True,
-        )
+    for text in decision_texts(report):
+        console.print(clean(text), markup=False, soft_wrap=True)
     console.print(report.model_calls.text)
     for violation in report.violations:
         console.print(f"violation: {clean(violation)}", markup=False, style="red", soft_wrap=True)
@@ -147,10 +138,8 @@ def _print(report: LedgerReport) -> None:
         console.print("conflicts: nothing was learned from these; send each under an id of its own")
     verdict = "[green]every promise was kept[/]" if report.good else "[red]VIOLATED[/]"
     console.print(verdict)
-    console.print(f"horizon: {report.horizon.note}", markup=False, soft_wrap=True)
-    if report.continued_from_ms:
-        since = moment(report.continued_from_ms)
-        console.print(f"read on from the checkpoint of {since} UTC; --full reads everything", soft_wrap=True)
+    for text in reading_texts(report):
+        console.print(text, markup=False, soft_wrap=True)
 
 
 def _print_traces(console: Console, report: LedgerReport) -> None:

@@ -3,17 +3,16 @@
 from types import SimpleNamespace
 from typing import Any, cast
 
-import pytest
-
 from combee.assembly.compose import Worker, _head_start
 from combee.process.settings.loading import load_settings
 from support.clock import ManualClock
+from support.rows import each_row
 
 CHEAP = {"m": {"in": 1.0, "cached_in": 0.1, "out": 4.0}}
 DEAR = {"m": {"in": 1.0, "out": 4.0}}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("prices", "answers_from", "starts_first"),
     [(CHEAP, None, True), (DEAR, None, False), ({}, None, False), (CHEAP, "recorded", False)],
 )

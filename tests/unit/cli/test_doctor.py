@@ -144,7 +144,7 @@ def test_old_dead_letters_are_no_news() -> None:
     assert (check.verdict, check.says) == ("warn", "9 in all, 1 open of the last day; the last: last")
 
 
-@pytest.mark.parametrize(("age_s", "verdict"), [(899.0, "ok"), (901.0, "warn"), (3601.0, "fail")])
+@each_row(("age_s", "verdict"), [(899.0, "ok"), (901.0, "warn"), (3601.0, "fail")])
 def test_a_batch_is_late_after_its_time_and_stuck_after_all_repeats(age_s: float, verdict: str) -> None:
     found = [
         Unpublished(playbook="p", sequence=7, age_s=age_s),
@@ -176,7 +176,7 @@ def test_a_model_is_judged_by_the_forms_that_work(
         assert check.remedy == "check the API key"
 
 
-@pytest.mark.parametrize(("free_mib", "verdict"), [(4000, "ok"), (1000, "warn"), (100, "fail")])
+@each_row(("free_mib", "verdict"), [(4000, "ok"), (1000, "warn"), (100, "fail")])
 def test_a_disk_must_have_room(free_mib: int, verdict: str) -> None:
     assert judge_disk(free_bytes=free_mib << 20, total_bytes=1 << 40).verdict == verdict
 

@@ -21,11 +21,9 @@ class Knowing:
     async def embed(self, texts: Sequence[str]) -> Embedded:
         lessons = {pair.text: pair.lesson for pair in PARAPHRASES}
         places = {lesson: place for place, lesson in enumerate(dict.fromkeys(lessons.values()))}
-        size = len(places) + 1
-        vectors = [
-            [float(at == places.get(lessons.get(text, text), size - 1)) for at in range(size)]
-            for text in texts
-        ]
+        vectors = [[0.0] * (len(places) + 1) for _ in texts]
+        for text, vector in zip(texts, vectors, strict=True):
+            vector[places.get(lessons.get(text, text), len(places))] = 1.0
         return Embedded(vectors=vectors, usage=Usage(calls=1, tokens_in=10 * len(texts)))
 
     async def close(self) -> None:

@@ -163,7 +163,7 @@ def test_where_only_the_product_is_installed_the_experiments_name_their_checkout
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     "arguments",
     [
         ("sim", "serve", "--law", "none"),

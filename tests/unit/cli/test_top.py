@@ -25,6 +25,7 @@ from support import ledger
 from support.deployment import Deployment
 from support.ledger import NAME, outgoing, reflection
 from support.reading import learned_from, run, run_json, use_log
+from support.rows import each_row
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
 
@@ -146,8 +147,8 @@ def test_the_oldest_batch_in_flight_is_the_one_that_is_drawn() -> None:
 NAMES = ("traces", "reflections", "batches", "scan.0", "scan.1", "scan.2", "scan.3", "updates", "playbooks")
 
 
-@pytest.mark.parametrize("width", [80, 160])
-@pytest.mark.parametrize("name", [NAME, "a-tenant/a-team/" + "long-name-" * 18])
+@each_row("width", [80, 160])
+@each_row("name", [NAME, "a-tenant/a-team/" + "long-name-" * 18])
 def test_a_full_frame_fits_80_by_24_with_something_of_every_part(width: int, name: str) -> None:
     stages = tuple(STAGE.model_copy(update={"name": one}) for one in NAMES)
     idle = tuple(one.model_copy(update={"offsets": 0}) if one.name == "scan.3" else one for one in stages)

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from combee.cli.learn.trajectories import FORMATS, read_folder
 from combee_schemas.trace import Trace
+from support.rows import each_row
 
 SAMPLES = Path(__file__).parents[2] / "golden" / "trajectories"
 
@@ -23,7 +24,7 @@ def read(folder: Path, name: str, tokens: int = 2_000) -> tuple[list[Trace], int
     return traces, rejected, said.getvalue()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "count"),
     [("atif", 1), ("harbor", 2), ("terminal-bench", 2), ("appworld", 2), ("claude-code", 1), ("codex", 2)],
 )

@@ -5,11 +5,10 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import pytest
-
 from combee.core.spans.gathering import MAX_SPANS, Gathering, SpanRun
 from combee.core.spans.reading import playbook_named, trace_from, trajectory_of
 from combee.core.spans.span import EVALUATION, OPERATION, Event, Span
+from support.rows import each_row
 
 TRACE = "a" * 32
 WAIT_MS = 1_000
@@ -169,10 +168,10 @@ SHAPES: Mapping[str, Callable[[int], list[Span]]] = {
 """Spans of one trace, about as many as given, that somebody made to be slow to read."""
 
 
-def seconds_to_read(spans: list[Span]) -> float:
-    """Return the processor time that it takes to gather and read spans, the shortest of three."""
+def seconds_to_read(spans: list[Span], repeats: int) -> float:
+    """Return the processor time that it takes to gather and read spans, the shortest of some."""
     times = []
-    for _ in range(3):
+    for _ in range(repeats):
         began = time.thread_time()
         gathered = gathering(most_bytes=10**9)
         gathered.add("shop", spans, 0)
@@ -185,10 +184,14 @@ def seconds_to_read(spans: list[Span]) -> float:
     return min(times)
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@each_row("shape", SHAPES)
 def test_spans_take_processor_time_in_proportion_to_their_number(shape: str) -> None:
-    few, many = (seconds_to_read(SHAPES[shape](count)) for count in (125, 1_000))
-    assert many < 24 * few, "8 times the spans; quadratic is 64 times the time"
+    def growth(repeats: int) -> float:
+        few, many = (seconds_to_read(SHAPES[shape](count), repeats) for count in (125, 1_000))
+        return many / few
+
+    # 8 times the spans; quadratic is 64 times the time. Only what looks like it is measured closely.
+    assert growth(1) < 24 or growth(3) < 24
 
 
 # ---- reading

@@ -6,6 +6,7 @@ from combee.core.playbook.side_by_side import Line, LineTotals
 from combee.core.playbook.versions import empty
 from combee.dashboard.views import charts, graphs, outcomes, rows, wording
 from combee.dashboard.views.addresses import is_page
+from combee.log.reports.outcomes import newest_lines
 from combee_schemas.base import Usage
 from combee_schemas.dead_letter import DeadLetter
 from combee_schemas.outcome import Figures, OutcomeStatistics, VersionOutcomes
@@ -204,7 +205,7 @@ def test_outcomes_are_told_by_version_with_what_changed_at_each() -> None:
         statistics("c", 1, at_ms=3),
         statistics("d", 1, at_ms=2),
     ]
-    lines = outcomes.newest_lines({each.line: each for each in said}, known)
+    lines = newest_lines({each.line: each for each in said}, known)
     assert [line.name for line in lines] == ["a", "new", "a@x", "c", "d"]
     changes = {("a", 9): {"add": 2, "evict": 1, "tag": 4}, ("a", 8): {"tag": 1}}
     listed = outcomes.outcome_rows(lines, changes)

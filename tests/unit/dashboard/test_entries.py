@@ -6,8 +6,8 @@ from combee.core.playbook.budget import shown_tokens
 from combee.core.playbook.comparison import compare
 from combee.core.playbook.versions import empty
 from combee.dashboard.views.entries import entry_list, search
-from combee.dashboard.views.lessons import LESSONS, newest_lessons
 from combee.dashboard.views.rows import figures, playbook_rows
+from combee.log.reports.lessons import LESSONS, newest_lessons
 from combee_schemas.base import DAY_MS
 from combee_schemas.playbook import Change, Entry, Playbook, Spend
 

@@ -2,12 +2,14 @@
 
 from combee.core.evaluation.outcomes.report import outcomes_report
 from combee.core.gate.canary_fold import Canary
-from combee.core.gate.canary_verdict import canary_report
+from combee.core.gate.canary_verdict import CanaryReport, canary_report
 from combee.core.gate.policy import CanaryPolicy
 from combee.core.playbook.comparison import Comparison
 from combee.core.playbook.versions import empty
 from combee.dashboard.views import gates
+from combee.dashboard.views.rows import Row
 from combee.log.commands.playbook import Candidate
+from combee.log.reports.decisions import audit_trail, verdict_reports
 from combee.log.reports.gate import verdict_text
 from combee_schemas.gate import Decision, Judge, Verdict
 from combee_schemas.outcome import Figures, OutcomeStatistics, VersionOutcomes
@@ -41,8 +43,12 @@ def candidate(*judges: Judge, verdicts: tuple[Verdict, ...] = ()) -> Candidate:
     )
 
 
+def verdict_rows(waiting: Candidate, canary: CanaryReport | None = None) -> list[Row]:
+    return gates.verdict_rows(verdict_reports(waiting.verdicts, waiting.waits_for, canary))
+
+
 def test_each_judge_has_a_row_with_reason_and_figures_and_secrets_are_not_shown() -> None:
-    measured, awaited = gates.verdict_rows(candidate("evaluate", "approve", verdicts=(MEASURED,)), None)
+    measured, awaited = verdict_rows(candidate("evaluate", "approve", verdicts=(MEASURED,)))
     assert (measured["said"], measured["figures"], measured["by"]) == (
         "accepts",
         "n 40, low -0.01",
@@ -55,13 +61,13 @@ def test_each_judge_has_a_row_with_reason_and_figures_and_secrets_are_not_shown(
 def test_of_a_canary_its_callers_and_runs_are_told_and_what_is_missing() -> None:
     terms = CanaryPolicy(share=0.25).terms("a", 3, 2, 0)
     canary = canary_report(Canary(playbook="a", terms=terms), 1)
-    (row,) = gates.verdict_rows(candidate("canary"), canary)
+    (row,) = verdict_rows(candidate("canary"), canary)
     assert row["said"] == "is awaited"
     assert "candidate 3: no score of 0 callers (0 runs)" in row["why"]
     assert "more callers with a scored run" in row["why"]
     assert "25% of the callers, margin" in row["figures"]
     late = MEASURED.model_copy(update={"judge": "canary", "accepts": False, "undecided": True})
-    (row,) = gates.verdict_rows(candidate("canary", verdicts=(late,)), canary)
+    (row,) = verdict_rows(candidate("canary", verdicts=(late,)), canary)
     assert row["said"] == "is undecided"
     assert verdict_text(late).startswith("canary is undecided about version 3: not worse")
 
@@ -109,7 +115,7 @@ def test_the_audit_trail_says_who_decided_what_when_and_why_newest_first() -> No
         Label(playbook="a", label="production", version=1, moved_at_ms=40, gate=("approve",)),
         Label(playbook="a", label="candidate", version=3, moved_at_ms=20),
     )
-    listed = gates.audit_rows([decided, moved], [learned, edited], labels)
+    listed = gates.audit_rows(audit_trail([decided, moved], [learned, edited], labels))
     assert [(row["what"], row["version"], row["by"], row["reason"]) for row in listed] == [
         ("production moved past the judges: version 2 → version 1", 1, "user:ada", "–"),
         ("staging → version 2", 2, "user:bob", "–"),

@@ -8,9 +8,9 @@ from combee.core.gate.policy import EVERYBODY, TrustPolicy
 from combee.core.log.live.values import LivePlaybook, LiveVersion, Snapshot, window_text
 from combee.core.playbook.versions import empty
 from combee.dashboard.views import charts
-from combee.dashboard.views.rows import dead_rows, setting_rows
-from combee.dashboard.views.waiting import trust_facts, waiting_rows
+from combee.dashboard.views.rows import dead_rows, setting_rows, waiting_rows
 from combee.log.reports.cost import LessonCost, by_day, cost_texts, of_lessons
+from combee.log.reports.waiting import trust_facts, waiting
 from combee.process.settings.loading import load_settings
 from combee_schemas.base import DAY_MS
 from combee_schemas.dead_letter import DeadLetter, LetterId, Resolution
@@ -119,7 +119,7 @@ def test_what_waits_for_a_person_is_listed_with_where_it_is_decided() -> None:
     books = {"c": empty("c").model_copy(update={"version": 1, "entries": (proposed,)}), "d": empty("d")}
     letters = picture(letter()).snapshot(0)
     now = letters.model_copy(update={"playbooks": (LivePlaybook(name="p", paused="9 of 8 tokens spent"),)})
-    rows = waiting_rows(gates, books, now)
+    rows = waiting_rows(waiting(gates, books, now))
     assert [row["what"] for row in rows] == [
         "approve version 3 of b",
         "approve version 3 of a",
@@ -130,7 +130,7 @@ def test_what_waits_for_a_person_is_listed_with_where_it_is_decided() -> None:
     assert rows[0]["more"] == "agents read version 2"
     assert rows[1]["more"] == "agents read version 2; evaluate accepts; canary is awaited, too"
     assert [row["href"] for row in rows[2:]] == ["/playbook?name=p", "/dead-letters", "/playbook?name=c"]
-    assert waiting_rows({}, {}, Snapshot(revision=0, at_ms=0)) == []
+    assert waiting({}, {}, Snapshot(revision=0, at_ms=0)) == []
 
 
 def letter() -> DeadLetter:

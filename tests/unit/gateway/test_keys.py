@@ -115,7 +115,7 @@ def one_key(**fields: Any) -> GatewaySettings:
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("namespace", "holds", "holds_not"),
     [
         ("support", ["support", "support/refunds", "support/a/b"], ["support-x", "supportive", "legal"]),

@@ -14,6 +14,7 @@ from combee.core.batching import plan, tree
 from combee.core.batching.limits import PRODUCT
 from combee_schemas.batch import Batch, Member
 from combee_schemas.reflection import Reflection
+from support.rows import each_row
 
 Levels = Sequence[Sequence[float]]
 
@@ -99,7 +100,7 @@ def batch_of(count: int) -> tuple[Batch, list[Reflection]]:
     return batch, reflections
 
 
-@pytest.mark.parametrize("slots", [1, 3, 100])
+@each_row("slots", [1, 3, 100])
 def test_the_greedy_schedule_of_a_batch_is_no_shorter_than_its_least(slots: int) -> None:
     batch, reflections = batch_of(40)
     assert len(batch.plan.widths) == 3

@@ -1,8 +1,7 @@
 """When a process of the soak counts as flat."""
 
-import pytest
-
 from support.faults.soak import Sample, flatness
+from support.rows import each_row
 
 MIB = 1 << 20
 
@@ -14,7 +13,7 @@ def samples(rss_mib: list[float], descriptors: list[int]) -> list[Sample]:
     ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("rss_mib", "descriptors", "flat"),
     [
         ([50, 100, 100, 110, 119], [20, 30, 30, 30, 38], True),

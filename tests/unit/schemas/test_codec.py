@@ -140,7 +140,7 @@ def test_scores_are_few_plain_numbers_with_short_names(score: dict[str, float]) 
         decode(body(Reflection, reflection_id="r", playbook="p", score=score), Reflection)
 
 
-@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+@each_row("number", [math.nan, math.inf, -math.inf])
 def test_a_number_that_is_none_is_refused(number: float) -> None:
     with pytest.raises(CodecError):
         decode(body(Reflection, reflection_id="r", playbook="p", usage={"seconds": number}), Reflection)

@@ -12,6 +12,7 @@ from combee.core.formats.files import is_name
 from combee.core.names.identity import similar_name
 from combee_schemas.base import BranchName, LineName, PlaybookName
 from combee_schemas.reflection import Reflection
+from support.rows import each_row
 
 GOOD = ("a", "support/refunds", "a.b..c/d_e-f", "2024/v1.0", "A/b/C", "a" * 200, "a./b.", "x/" * 99 + "y")
 BAD = (
@@ -62,14 +63,14 @@ BAD = (
 )
 
 
-@pytest.mark.parametrize("name", GOOD)
+@each_row("name", GOOD)
 def test_names_of_which_each_part_begins_with_a_letter_or_a_digit_are_good(name: str) -> None:
     assert is_name(name)
     assert is_name(f"{name}@short", line=True)
     assert Reflection(reflection_id="r", playbook=name).playbook == name
 
 
-@pytest.mark.parametrize("name", BAD)
+@each_row("name", BAD)
 def test_a_name_that_a_path_could_read_otherwise_is_none(name: str) -> None:
     assert not is_name(name)
     assert not is_name(name, line=True)
@@ -77,7 +78,7 @@ def test_a_name_that_a_path_could_read_otherwise_is_none(name: str) -> None:
         Reflection(reflection_id="r", playbook=name)
 
 
-@pytest.mark.parametrize("branch", ["..", ".", "a/b", "a\\b", "-a", "a\n", "a@b", "%2e"])
+@each_row("branch", ["..", ".", "a/b", "a\\b", "-a", "a\n", "a@b", "%2e"])
 def test_a_branch_is_one_part_of_a_name(branch: str) -> None:
     with pytest.raises(ValidationError):
         TypeAdapter(BranchName).validate_python(branch)

@@ -57,7 +57,7 @@ def test_a_branch_and_what_is_deleted_stand_with_their_playbook(topic: AnyTopic)
     assert len(places) == (1 if topic.name in BY_PLAYBOOK else 3)
 
 
-@pytest.mark.parametrize("name", ["a@b", "support/refunds@small-batches", "a@1.2_3"])
+@each_row("name", ["a@b", "support/refunds@small-batches", "a@1.2_3"])
 def test_a_branch_learns_from_its_playbook_and_has_no_reflections_of_its_own(name: str) -> None:
     assert Playbook(name=name, version=1).name == name
     assert playbook_of(name) == name.partition("@")[0]

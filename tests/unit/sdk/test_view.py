@@ -3,13 +3,12 @@
 import re
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from combee.core.playbook.budget import entry_tokens
 from combee.core.text.similarity.relevance import best_entries
 from combee.sdk.view import Form, PlaybookView
 from combee_schemas.playbook import Entry, Playbook
+from support.rows import each_row
 
 
 def entry(number: int, content: str, **fields: int) -> Entry:
@@ -41,12 +40,7 @@ def test_without_a_query_what_helped_most_is_chosen() -> None:
     assert ids(best_entries(ENTRIES, budget_tokens=entry_tokens(ENTRIES[0]))) == [1]
 
 
-@given(st.integers(0, 60))
-def test_a_budget_holds(budget: int) -> None:
-    assert sum(map(entry_tokens, best_entries(ENTRIES, budget_tokens=budget))) <= budget
-
-
-@pytest.mark.parametrize("form", ["ace", "md", "gepa"])
+@each_row("form", ["ace", "md", "gepa"])
 def test_a_text_changes_only_where_entries_do(form: Form) -> None:
     counted = tuple(one.model_copy(update={"helpful": 99, "updated_version": 8}) for one in ENTRIES)
     assert view(7).render(form) == view(8, counted).render(form)
@@ -110,7 +104,7 @@ def test_a_prompt_explains_its_marks_and_says_that_it_is_data_and_no_orders() ->
     assert re.fullmatch(r"<playbook (\w{8})>\n.*\n</playbook \1>", fenced, re.DOTALL)
 
 
-@pytest.mark.parametrize("form", ["ace", "md", "json"])
+@each_row("form", ["ace", "md", "json"])
 def test_what_is_rendered_is_the_bare_text(form: Form) -> None:
     text = view(1).render(form)
     assert "data, not orders" not in text

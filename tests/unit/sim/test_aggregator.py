@@ -62,7 +62,7 @@ def with_entry(content: str) -> Playbook:
     return empty("p").model_copy(update={"entries": (entry,)})
 
 
-@pytest.mark.parametrize("seed", range(5))
+@each_row("seed", range(5))
 def test_order_and_wording_of_what_is_no_lesson_change_nothing(seed: int) -> None:
     plain = [reflection(lesson) for lesson in LESSONS[:40]]
     mixed = [reflection(lesson, "Quite different: it went as it goes.") for lesson in LESSONS[:40]]

@@ -4,8 +4,6 @@ from collections.abc import Sequence
 from itertools import product
 from typing import Any
 
-import pytest
-
 from combee.core.methods import checking
 from combee.core.methods.checking import Checked, Rewrite
 from combee_sim.family.blurring import blurred
@@ -18,13 +16,9 @@ from combee_sim.modes import NO_MODES, Modes
 from combee_sim.roles.reading import read
 from combee_sim.roles.respond import respond
 from support.rows import each_row
+from support.worded import FORMULA, TAG
 
 LESSONS = lessons()[:24]
-FORMULA = (
-    "Operating Margin: compute it with Operating Margin = (Operating Income / Revenue) × 100 "
-    "and give a bare percentage number, not a fraction, to 2 decimals."
-)
-TAG = "Use the tag LongTermDebt for the entity in a sentence that states the long term debt."
 DESK = "Never promise a refund within 14 days unless the parcel was opened."
 
 
@@ -124,7 +118,7 @@ def test_what_a_rewrite_lost_follows_from_its_meaning_in_any_wording() -> None:
             assert len(checked([], [], rewrites).lost) == loses * len(rewrites)
 
 
-@pytest.mark.parametrize(("yes", "no"), [(0.3, 0.0), (0.0, 0.3), (0.3, 0.3)])
+@each_row(("yes", "no"), [(0.3, 0.0), (0.0, 0.3), (0.3, 0.3)])
 def test_a_share_of_judgements_is_wrong_with_words_of_the_text(yes: float, no: float) -> None:
     modes = Modes(false_yes=yes, false_no=no)
     stated = [*LESSONS[:12], FORMULA]
@@ -156,6 +150,6 @@ def test_a_checker_without_errors_is_not_changed_by_other_modes() -> None:
     assert checked(LESSONS, LESSONS[:5], modes=modes) == checked(LESSONS, LESSONS[:5])
 
 
-@pytest.mark.parametrize("taught", [[], ["Wait."], ["???"]])
+@each_row("taught", [[], ["Wait."], ["???"]])
 def test_a_check_without_statements_covers_nothing(taught: Sequence[str]) -> None:
     assert not checked(taught, [], modes=Modes(false_yes=1.0)).covered

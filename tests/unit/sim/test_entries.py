@@ -20,15 +20,11 @@ from combee_sim.inprocess import as_request
 from combee_sim.law.law import Law
 from combee_sim.modes import NO_MODES, Modes
 from combee_sim.roles.respond import respond
+from support.worded import FORMULA, TAG
 
 LESSONS = lessons()
 ALL = Law(half_tokens=1e12, steepness=1.0)
 NOTHING = Law(half_tokens=1e-9, steepness=9.0)
-FORMULA = (
-    "Operating Margin: compute it with Operating Margin = (Operating Income / Revenue) × 100 "
-    "and give a bare percentage number, not a fraction, to 2 decimals."
-)
-TAG = "Use the tag LongTermDebt for the entity in a sentence that states the long term debt."
 
 
 def with_entries(*contents: str, helpful: int = 0, harmful: int = 0) -> Playbook:

@@ -25,14 +25,11 @@ from combee_sim.roles.failing import CORRELATED_LESSONS
 from combee_sim.roles.respond import respond
 from combee_sim.server.standin import CallLog, SimOptions, StandIn
 from support.rows import each_row
+from support.worded import FORMULA
 
 EVERYTHING = Law(half_tokens=1e12, steepness=1.0)
 """Nothing is lost to overload."""
 LESSONS = lessons()
-FORMULA = (
-    "Operating Margin: compute it with Operating Margin = (Operating Income / Revenue) × 100 "
-    "and give a bare percentage number, not a fraction, to 2 decimals."
-)
 RATIO = (
     "Quick Ratio: compute it with Quick Ratio = (Cash + Receivables) / Liabilities "
     "and give the plain value, not a percentage, to 2 decimals."

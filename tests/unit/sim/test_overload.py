@@ -21,7 +21,7 @@ from combee_sim.law.law import Law
 from combee_sim.modes import OVERLOAD, WAYS, Modes, parse_modes
 from combee_sim.roles.respond import respond
 from support.rows import each_row
-from support.worded import in_full
+from support.worded import FORMULA, TAG, in_full
 
 LESSONS = lessons()[:24]
 HALF = Law(half_tokens=1.0, steepness=1e-9)
@@ -29,11 +29,6 @@ HALF = Law(half_tokens=1.0, steepness=1e-9)
 NOTHING = Law(half_tokens=1e-9, steepness=9.0)
 """A law under which all lessons are overlooked."""
 ENTRY = Entry(id="calc-00007", section="OTHERS", content="Feed the fish before noon.")
-FORMULA = (
-    "Operating Margin: compute it with Operating Margin = (Operating Income / Revenue) × 100 "
-    "and give a bare percentage number, not a fraction, to 2 decimals."
-)
-TAG = "Use the tag LongTermDebt for the entity in a sentence that states the long term debt."
 EQUATION = "When the result of an equation is below zero, try subtraction for the missing operators."
 DESK = "Never promise a refund within 14 days unless the parcel was opened."
 
@@ -150,7 +145,7 @@ def test_a_rejected_lesson_is_named_only_if_every_item_is_to_be_accounted_for() 
     assert reply(prompt(both, is_to_account=True), law=everything)["dropped"] == [3]
 
 
-@pytest.mark.parametrize("way", OVERLOAD)
+@each_row("way", OVERLOAD)
 def test_a_call_that_keeps_nothing_answers_in_every_mode(way: str) -> None:
     answer = reply(prompt(LESSONS), way, NOTHING)
     blurred_only = {key(blurred(lesson)) for lesson in LESSONS}

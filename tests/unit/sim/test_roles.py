@@ -78,7 +78,7 @@ def test_message_content_may_come_in_parts() -> None:
     assert len(read(request).items()) == 1
 
 
-@pytest.mark.parametrize("body", [{}, {"messages": []}, {"messages": ["hi"]}])
+@each_row("body", [{}, {"messages": []}, {"messages": ["hi"]}])
 def test_a_body_without_messages_is_refused(body: dict[str, object]) -> None:
     with pytest.raises(NotAChatError):
         read(body)

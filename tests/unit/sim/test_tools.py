@@ -4,10 +4,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-import pytest
-
 from combee_sim.roles.respond import respond
 from combee_sim.server.wire import chunks, completion
+from support.rows import each_row
 
 TOOL = {
     "type": "function",
@@ -48,7 +47,7 @@ def test_after_its_result_the_stand_in_answers_and_a_new_question_has_a_call_of_
     assert reply({"messages": [*ANSWERED, *ASKED], "tools": [TOOL]})["finish_reason"] == "tool_calls"
 
 
-@pytest.mark.parametrize("more", [{}, {"tools": []}, {"tools": [TOOL], "tool_choice": "none"}])
+@each_row("more", [{}, {"tools": []}, {"tools": [TOOL], "tool_choice": "none"}])
 def test_without_a_tool_to_call_it_answers(more: dict[str, Any]) -> None:
     assert reply({"messages": ASKED, **more})["finish_reason"] == "stop"
 

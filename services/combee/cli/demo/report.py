@@ -15,6 +15,7 @@ from combee.core.playbook.budget import shown_tokens
 from combee.core.playbook.spend import SpendPolicy
 from combee.log.inspection.learned import Report
 from combee.log.inspection.lineage import Lineage
+from combee.log.reports.ledger import account_text
 from combee_schemas.playbook import Playbook
 from combee_sim.family.desk import RULES, rule_in
 from combee_sim.fleet import Accuracy
@@ -124,7 +125,8 @@ def report(result: DemoResult, ledger: LedgerReport, console: Console) -> None:
         console.print(f"{len(result.lessons)} of the {count} lessons, and the run that taught each:\n")
     for lesson in result.lessons:
         console.print(Padding(_lesson(lesson), (0, 0, 1, 2)))
-    console.print(_facts({"Cost": _cost(result), "Ledger": ledger_text(ledger)}, style="bold"))
+    accounted = "\n".join([account_text(ledger), *ledger.violations])
+    console.print(_facts({"Cost": _cost(result), "Ledger": accounted}, style="bold"))
     console.print("\nGo on:")
     console.print(_facts(NEXT_STEPS, style="bold"))
 
@@ -172,13 +174,3 @@ def _cost(result: DemoResult) -> str:
         f" {usage.tokens_out:,}, at ${PRICE.price_in:.2f} and ${PRICE.price_out:.2f} per million. An agent's prompt"
         f" grew by {sum(shown_tokens(result.learned.playbook).values()):,} tokens."
     )
-
-
-def ledger_text(ledger: LedgerReport) -> str:
-    """Return the ledger's verdict, with its violations."""
-    verdict = "clean" if ledger.good else "VIOLATED"
-    counted = (
-        f"{verdict}: {ledger.reflections} reflections = {ledger.applied} in the playbook + {ledger.pending} waiting"
-        f" + {ledger.dead_lettered} dead letters; {ledger.lost} lost, {ledger.double} counted twice"
-    )
-    return "\n".join([counted, *ledger.violations])

@@ -1,16 +1,15 @@
 """``combee dlq retry`` and ``drop``: decide on dead letters; each decision is recorded once in the log."""
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from combee.adapters.clock import SystemClock
 from combee.adapters.ports import FatalError
-from combee.cli.dlq.view import decision, place_text
 from combee.cli.shared.console import REJECTED, clean, output, print_json, reading
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import AsJson, Servers
@@ -19,8 +18,9 @@ from combee.core.commands import RefusedError
 from combee.core.text.redact import redacted
 from combee.log.commands import dead_letters
 from combee.log.commands.dead_letters import Decided, Filters
+from combee.log.reports.dead_letters import DecidedReport, decided_report
 from combee.process.settings.loading import Settings
-from combee_schemas.dead_letter import LetterId, Resolution, letter_id
+from combee_schemas.dead_letter import LetterId, letter_id
 
 Service = Annotated[str | None, typer.Option(help="only dead letters of this service, such as reflect")]
 Reason = Annotated[str | None, typer.Option(help="only dead letters whose reason contains this")]
@@ -99,49 +99,40 @@ def _known_letters() -> Iterator[None]:
         raise FatalError(f"{error}; 'combee dlq list' shows what there is") from error
 
 
-def _document(decided: Decided, verb: str) -> dict[str, Any]:
-    """Return the documented shape."""
-    return {
-        verb: [_row(resolution) for resolution in decided.done],
-        "unchanged": [_row(resolution) for resolution in decided.before],
-        "refused": [{"id": str(refused.id), "why": redacted(refused.why)} for refused in decided.refused],
-    }
-
-
-def _row(resolution: Resolution) -> dict[str, Any]:
-    origin = {
-        "topic": resolution.origin_topic,
-        "partition": resolution.origin_partition,
-        "offset": resolution.origin_offset,
-    }
-    shown = {"record_id": redacted(resolution.record_id), "playbook": resolution.playbook, "origin": origin}
-    return {"id": str(resolution.letter), **shown, **decision(resolution)}
-
-
 def _show(decided: Decided, verb: str, *, as_json: bool) -> None:
-    shown = _document(decided, verb)
+    done, before = ([*map(decided_report, found)] for found in (decided.done, decided.before))
+    refused = {str(letter.id): redacted(letter.why) for letter in decided.refused}
     if as_json:
-        print_json(shown)
+        fields = partial(DecidedReport.model_dump, exclude_unset=True)
+        print_json(
+            {
+                verb: [*map(fields, done)],
+                "unchanged": [*map(fields, before)],
+                "refused": [{"id": identity, "why": why} for identity, why in refused.items()],
+            }
+        )
     else:
-        _print(shown, verb)
-    if decided.refused:
+        _print(verb, done, before, refused)
+    if refused:
         raise typer.Exit(REJECTED)
 
 
-def _print(shown: dict[str, Any], verb: str) -> None:
+def _print(
+    verb: str, done: Sequence[DecidedReport], before: Sequence[DecidedReport], refused: Mapping[str, str]
+) -> None:
     console = output()
-    for row in shown[verb]:
-        to = f" to {place_text(row['to'])} as attempt {row['attempt']}" if "to" in row else ""
-        what = clean(f"{row['record_id'] or place_text(row['origin'])}")
-        console.print(f"{row['id']} {verb}: {what}{to}", markup=False, soft_wrap=True)
-    for row in shown["unchanged"]:
-        console.print(f"{row['id']} unchanged: {row['decision']} already", markup=False, soft_wrap=True)
-    for row in shown["refused"]:
-        remedy = f"'combee dlq drop {row['id']}' closes it"
-        console.print(f"{row['id']} refused: {clean(row['why'])}; {remedy}", markup=False, soft_wrap=True)
-    if not any(shown.values()):
+    for row in done:
+        to = f" to {row.to.text} as attempt {row.attempt}" if row.to else ""
+        what = clean(row.record_id or row.origin.text)
+        console.print(f"{row.id} {verb}: {what}{to}", markup=False, soft_wrap=True)
+    for row in before:
+        console.print(f"{row.id} unchanged: {row.decision} already", markup=False, soft_wrap=True)
+    for identity, why in refused.items():
+        remedy = f"'combee dlq drop {identity}' closes it"
+        console.print(f"{identity} refused: {clean(why)}; {remedy}", markup=False, soft_wrap=True)
+    if not (done or before or refused):
         console.print("no open dead letters")
-    if verb == "retried" and shown[verb]:
+    if verb == "retried" and done:
         console.print(
             "'combee ledger' shows when they are in a playbook; a record that fails again becomes a new dead letter"
         )

@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections import deque
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.table import Table
@@ -12,13 +12,13 @@ from combee.adapters.clock import moment
 from combee.adapters.ports import FatalError
 from combee.cli.dlq import decide
 from combee.cli.dlq.decide import Reason, Service, checked_id
-from combee.cli.dlq.view import in_full, place_text, summary
 from combee.cli.shared.console import clean, output, print_json, reading
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import AsJson, Servers
 from combee.cli.shared.settings import deployed_settings
 from combee.log.commands.dead_letters import Filters
 from combee.log.inspection import dead_letters
+from combee.log.reports.dead_letters import LetterInFull, LetterReport, letter_in_full, letter_report
 from combee.process.settings.loading import Settings
 from combee_schemas.dead_letter import LetterId
 
@@ -56,27 +56,28 @@ def list_(
     filters = Filters(service=service, reason=reason, resolved=everything)
     total, rows = asyncio.run(_list(settings, limit, filters))
     if as_json:
-        print_json({"total": total, "dead_letters": rows})
+        letters = [row.model_dump(exclude_unset=True) for row in rows]
+        print_json({"total": total, "dead_letters": letters})
         return
     _print(rows, everything=everything)
     if total > len(rows):
         output().print(f"{len(rows)} of {total}; more with --limit")
 
 
-def _print(rows: list[dict[str, Any]], *, everything: bool) -> None:
+def _print(rows: list[LetterReport], *, everything: bool) -> None:
     names = ("id", "time (UTC)", "state", "service", "origin", "attempts", "record", "playbook", "reason")
     table = Table(*names, box=None)
     for row in rows:
-        known = (row["id"], moment(row["at_ms"]), row["state"], row["service"], place_text(row["origin"]))
-        theirs = (clean(row[name]) for name in ("record_id", "playbook", "reason"))
-        table.add_row(*known, str(row["attempts"]), *theirs)
+        known = (row.id, moment(row.at_ms), row.state, row.service, row.origin.text)
+        theirs = map(clean, (row.record_id, row.playbook, row.reason))
+        table.add_row(*known, str(row.attempts), *theirs)
     nothing = "no dead letters" if everything else "no open dead letters"
     output().print(table if rows else nothing)
 
 
-async def _list(settings: Settings, limit: int, filters: Filters) -> tuple[int, list[dict[str, Any]]]:
+async def _list(settings: Settings, limit: int, filters: Filters) -> tuple[int, list[LetterReport]]:
     total = 0
-    kept: deque[dict[str, Any]] = deque(maxlen=limit)
+    kept: deque[LetterReport] = deque(maxlen=limit)
     async with open_log(settings) as (log, _):
         with reading() as progress:
             decided = await dead_letters.resolutions(log)
@@ -86,7 +87,7 @@ async def _list(settings: Settings, limit: int, filters: Filters) -> tuple[int, 
                 resolution = decided.get(letter.id)
                 if filters.match(letter, resolution):
                     total += 1
-                    kept.append(summary(letter, resolution))
+                    kept.append(letter_report(letter.id, letter.as_read, resolution))
     return total, list(reversed(kept))
 
 
@@ -100,20 +101,22 @@ def show(
     """Show one dead letter: its reason, origin, content and decision."""
     wanted = checked_id(identity)
     letter = asyncio.run(_show(deployed_settings(bootstrap_servers=bootstrap_servers), wanted))
+    shown = letter.model_dump(exclude_unset=True)
     if as_json:
-        print_json(letter)
+        print_json(shown)
         return
     console = output()
-    for name, value in letter.items():
+    for name, value in shown.items():
         if value is None and name in PAYLOAD:
             continue  # only one form of it is there
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
         console.print(f"{name}: {clean(text)}", markup=False, soft_wrap=True)
 
 
-async def _show(settings: Settings, wanted: LetterId) -> dict[str, Any]:
+async def _show(settings: Settings, wanted: LetterId) -> LetterInFull:
     async with open_log(settings) as (log, _):
         stored = (await dead_letters.letters_at(log, [wanted])).get(wanted)
         if stored is None:
             raise FatalError(f"there is no dead letter {wanted}; 'combee dlq list --all' shows what there is")
-        return in_full(stored, (await dead_letters.resolutions(log)).get(wanted))
+        resolution = (await dead_letters.resolutions(log)).get(wanted)
+        return letter_in_full(wanted, stored.as_read, resolution, is_read=stored.letter is not None)

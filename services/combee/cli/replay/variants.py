@@ -14,7 +14,6 @@ from combee.assembly.backends import connection, create_topics, opened
 from combee.assembly.local.preflight import check
 from combee.cli.playbook.lookup import find_version
 from combee.cli.replay.recorded import Range, Recording, recording
-from combee.cli.replay.report import Row, as_row
 from combee.cli.replay.shadow import layout, services, shadow_settings
 from combee.cli.replay.variant_run import Done, VariantRun
 from combee.cli.shared.console import COLUMNS, confirmed, diagnostics, remark
@@ -34,6 +33,7 @@ from combee.core.log.replaying.steps import (
 )
 from combee.core.log.replaying.variant import Variant
 from combee.log.evaluation.evaluator import Evaluated, Evaluator
+from combee.log.reports.replay import Replayed, RunReport, run_report
 from combee.process.settings.loading import Settings, load_settings
 from combee.process.settings.methods import as_configured, plan_settings
 from combee_schemas.digests import digest
@@ -80,8 +80,8 @@ class _Run:
     """Whether what the variant changes changes no call."""
 
 
-async def replay_variants(job: Job) -> list[dict[str, Any]] | None:
-    """Return a row for the original and for each run; None if the user declines the cost.
+async def replay_variants(job: Job) -> list[RunReport] | None:
+    """Return a report on the original and for each run; None if the user declines the cost.
 
     Raises
     ------
@@ -102,7 +102,7 @@ async def replay_variants(job: Job) -> list[dict[str, Any]] | None:
         if not job.simulated:
             for run in runs:
                 await check(run.settings, simulated=False)
-        rows: list[Row] = []
+        rows: list[Replayed] = []
         with Progress(*COLUMNS, console=diagnostics(), transient=True) as bars:
             for number, run in enumerate(runs, 1):
                 what = f"{run.variant.name}, seed {run.seed} ({number} of {len(runs)})"
@@ -113,7 +113,7 @@ async def replay_variants(job: Job) -> list[dict[str, Any]] | None:
         rows.insert(0, await _original(log, job, original))
         if job.questions:
             rows = await _scored(job, log, servers, rows)
-    return [as_row(row, rows[0]) for row in rows]
+    return [run_report(row, rows[0]) for row in rows]
 
 
 def _show(bars: Progress, bar: TaskID, done: int, total: int) -> None:
@@ -240,10 +240,10 @@ async def _run(job: Job, log: Log, servers: str, run: _Run, base: Playbook | Non
             return await shadow.run(done, base, show)
 
 
-def _row(run: _Run, done: Done) -> Row:
+def _row(run: _Run, done: Done) -> Replayed:
     if done.newest is None:
         raise FatalError(f"{run.variant.name} made no version")
-    return Row(
+    return Replayed(
         variant=run.variant.name,
         seed=run.seed,
         prefix=done.prefix,
@@ -251,11 +251,11 @@ def _row(run: _Run, done: Done) -> Row:
         newest=done.newest,
         staleness_s=median_staleness_s(run.batches, run.closed_ms, done.seconds),
         seconds=sum(done.seconds.values()),
-        evaluated=None,
+        points=None,
     )
 
 
-async def _original(log: Log, job: Job, original: Recording) -> Row:
+async def _original(log: Log, job: Job, original: Recording) -> Replayed:
     last = original.versions[-1]
     made = {version.batch_sequence: version for version in original.versions}
     waited = sorted(
@@ -268,7 +268,7 @@ async def _original(log: Log, job: Job, original: Recording) -> Row:
         for version in original.versions
         if version.batch
     ]
-    return Row(
+    return Replayed(
         variant="original",
         seed=None,
         prefix=job.settings.kafka.topic_prefix,
@@ -276,14 +276,14 @@ async def _original(log: Log, job: Job, original: Recording) -> Row:
         newest=await find_version(log, job.name, last.version),
         staleness_s=waited[len(waited) // 2],
         seconds=sum(took),
-        evaluated=None,
+        points=None,
     )
 
 
 # ---- scores
 
 
-async def _scored(job: Job, log: Log, servers: str, rows: Sequence[Row]) -> list[Row]:
+async def _scored(job: Job, log: Log, servers: str, rows: Sequence[Replayed]) -> list[Replayed]:
     """Ask the held-out questions; scores are kept under the first run's prefix, not the original's."""
     settings = job.settings
     there = {**await layout(log), "topic_prefix": rows[1].prefix}
@@ -291,10 +291,10 @@ async def _scored(job: Job, log: Log, servers: str, rows: Sequence[Row]) -> list
     caps = evaluation_caps(settings)
     async with opened(home, servers) as kept, answerer(settings, job.simulated_answers) as who:
         evaluator = Evaluator(kept, who, SystemClock(), caps=caps, known_in=[log], stall_s=job.timeout_s)
-        scored: list[Row] = []
+        scored: list[Replayed] = []
         for row in rows:
             evaluated: Evaluated = await evaluator.evaluate(row.newest, job.questions)
             if evaluated.stopped:
                 raise FatalError(evaluated.stopped)
-            scored.append(replace(row, evaluated=evaluated))
+            scored.append(replace(row, points=evaluated.points))
         return scored

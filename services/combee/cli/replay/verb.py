@@ -193,7 +193,12 @@ def _compare(job: Job, plot_file: Path | None, *, as_json: bool) -> None:
         plot(rows, plot_file)
     if as_json:
         print_json(
-            {"playbook": job.name, "from": job.settings.kafka.topic_prefix, "runs": rows, "note": OFF_POLICY}
+            {
+                "playbook": job.name,
+                "from": job.settings.kafka.topic_prefix,
+                "runs": [row.fields() for row in rows],
+                "note": OFF_POLICY,
+            }
         )
         return
     print_whole(table(rows))

@@ -6,11 +6,12 @@ from nicegui import background_tasks, ui
 
 from combee.adapters.ports import FatalError, TransientError
 from combee.dashboard.pieces import fill, heading, table
-from combee.dashboard.views.gates import LEARNED, audit_rows
+from combee.dashboard.views.gates import audit_rows
 from combee.dashboard.views.wording import address
 from combee.gateway import playbooks
 from combee.gateway.context import Context
 from combee.log.history import messages
+from combee.log.reports.decisions import LEARNED, audit_trail
 from combee_schemas import topics
 from combee_schemas.playbook import Label, Playbook
 
@@ -76,7 +77,7 @@ class AuditTrail:
         if self._section.is_deleted:
             return
         self._seen, self._trouble.text = seen, ""
-        rows = audit_rows(decisions, self._versions, seen[1])
+        rows = audit_rows(audit_trail(decisions, self._versions, seen[1]))
         fill(self._table, rows)
         self._section.set_visibility(bool(rows))
 

@@ -21,6 +21,7 @@ from combee.gateway import playbooks
 from combee.gateway.context import Context
 from combee.gateway.store import commands_of
 from combee.log.commands.playbook import Candidate
+from combee.log.reports.decisions import verdict_reports
 from combee.log.reports.gate import gate_report
 from combee_schemas.playbook import Playbook
 
@@ -128,7 +129,8 @@ class CandidateSection:
             return
         if self._section.is_deleted or candidate is not self._candidate:
             return
-        fill(self._verdicts, verdict_rows(candidate, canary))
+        verdicts = verdict_reports(candidate.verdicts, candidate.waits_for, canary)
+        fill(self._verdicts, verdict_rows(verdicts))
         fill(
             self._outcomes,
             list(compared_rows(candidate, outcomes_report(self._name, statistics, candidate.newest))),

@@ -9,10 +9,11 @@ from combee.core.evaluation.outcomes.report import OutcomesReport, curve_of, hel
 from combee.core.log.live.values import LivePlaybook
 from combee.dashboard.pieces import chart, draw, fill, heading, table
 from combee.dashboard.views import charts
-from combee.dashboard.views.outcomes import NOBODY_TELLS, newest_lines, outcome_rows
+from combee.dashboard.views.outcomes import NOBODY_TELLS, outcome_rows
 from combee.dashboard.views.wording import address
 from combee.gateway import playbooks
 from combee.gateway.context import Context
+from combee.log.reports.outcomes import newest_lines
 from combee_schemas.outcome import OutcomeStatistics
 
 COLUMNS = {

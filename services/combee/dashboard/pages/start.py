@@ -13,15 +13,15 @@ from combee.dashboard.pages.evidence import open_evidence
 from combee.dashboard.pages.outcomes import Outcomes
 from combee.dashboard.pieces import REFRESH_S, Facts, chart, draw, fill, following, heading, table, unreadable
 from combee.dashboard.views import charts
-from combee.dashboard.views.lessons import Learned, newest_lessons
-from combee.dashboard.views.rows import Figure, figures
-from combee.dashboard.views.waiting import trust_facts, waiting_rows
+from combee.dashboard.views.rows import Figure, figures, waiting_rows
 from combee.dashboard.views.wording import address, moment
 from combee.gateway import playbooks
 from combee.gateway.context import Context
 from combee.gateway.playbooks import counted
 from combee.log.inspection.lineage import last_taught
 from combee.log.reports.cost import by_day, cost_texts, of_lessons
+from combee.log.reports.lessons import Learned, newest_lessons
+from combee.log.reports.waiting import trust_facts, waiting
 from combee_schemas import topics
 from combee_schemas.playbook import Entry
 from combee_schemas.reflection import Reflection
@@ -107,7 +107,7 @@ def _waiting(context: Context) -> None:
     with ui.element("section").props('aria-label="Waiting for a person"'):
         heading("Waiting for a person", 2)
         nothing = ui.label("Nothing.").classes("quiet").props("role=status")
-        waiting = table(
+        listed = table(
             WAITING,
             key="what",
             label="What waits for a person",
@@ -115,14 +115,11 @@ def _waiting(context: Context) -> None:
         )
 
     def show() -> None:
-        rows = waiting_rows(
-            gates_of(context.labels.all().values()),
-            playbooks.newest_by_name(context),
-            context.live.shared(),
-        )
+        gates = gates_of(context.labels.all().values())
+        rows = waiting_rows(waiting(gates, playbooks.newest_by_name(context), context.live.shared()))
         nothing.set_visibility(not rows)
-        waiting.set_visibility(bool(rows))
-        fill(waiting, rows)
+        listed.set_visibility(bool(rows))
+        fill(listed, rows)
 
     show()
     ui.timer(REFRESH_S, show)

@@ -5,16 +5,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from combee.core.log.live.values import LiveBatch, LiveNode, LivePlaybook, Snapshot, Stage
-from combee.core.playbook.budget import shown_tokens
-from combee.core.playbook.retention import last_shares
-from combee.core.playbook.shown import counts, counts_text
+from combee.core.playbook.shown import counts_text
 from combee.core.playbook.side_by_side import Line, in_order
-from combee.core.playbook.spend import today
 from combee.core.playbook.versions import empty
 from combee.core.text.redact import redacted
-from combee.dashboard.views.wording import matching, moment, percent
+from combee.dashboard.views.wording import address, matching, moment, percent
 from combee.log.reports.branch import branch_text
-from combee.log.reports.status import LineReport, newest_versions, progress_text
+from combee.log.reports.status import (
+    LineReport,
+    deployment_report,
+    learned_report,
+    line_today,
+    newest_versions,
+    progress_text,
+)
+from combee.log.reports.waiting import Waiting
 from combee.process.settings.loading import Settings, in_force
 from combee_schemas.base import branch_in, playbook_of
 from combee_schemas.playbook import Playbook
@@ -121,26 +126,33 @@ class Figure:
 
 
 def figures(now: Snapshot, playbooks: Iterable[Playbook]) -> list[Figure]:
-    """Return the deployment's figures; branches are not counted, and share their playbook's waiting input."""
-    books = [book for book in playbooks if not branch_in(book.name)]
-    in_flight = sum(batch.version is None for batch in now.batches)
+    """Return the deployment's figures."""
+    counted = deployment_report(now, playbooks)
+    shown = (
+        (counted.playbooks, "playbooks", "/playbooks"),
+        (counted.lessons, "lessons", "/search"),
+        (counted.waiting, "reflections waiting", "/flow"),
+        (counted.in_flight, "batches in progress", "/batches"),
+    )
+    letters = Figure(
+        number=f"{counted.dead_letters:,}",
+        what="dead letters",
+        address="/dead-letters",
+        state="bad" if counted.dead_letters else "",
+    )
+    return [*(Figure(number=f"{number:,}", what=what, address=at) for number, what, at in shown), letters]
+
+
+def waiting_rows(found: Iterable[Waiting]) -> list[Row]:
+    """Return a table of what waits for a person, with the page that decides on it."""
     return [
-        Figure(number=f"{len(books):,}", what="playbooks", address="/playbooks"),
-        Figure(
-            number=f"{sum(counts(book)['entries'] for book in books):,}", what="lessons", address="/search"
-        ),
-        Figure(
-            number=f"{sum(book.waiting for book in now.playbooks if not branch_in(book.name)):,}",
-            what="reflections waiting",
-            address="/flow",
-        ),
-        Figure(number=f"{in_flight:,}", what="batches in progress", address="/batches"),
-        Figure(
-            number=f"{now.dead_letters:,}",
-            what="dead letters",
-            address="/dead-letters",
-            state="bad" if now.dead_letters else "",
-        ),
+        {
+            "what": one.what,
+            "since": moment(one.since_ms),
+            "more": one.more,
+            "href": address(one.playbook) if one.playbook else "/dead-letters",
+        }
+        for one in found
     ]
 
 
@@ -172,12 +184,11 @@ def warnings_text(playbooks: Iterable[LivePlaybook]) -> str:
     return "\n".join(f"warning: {book.name}: {text}" for book in playbooks for text in book.warnings.values())
 
 
-def _line_cells(line: Playbook, stored: Mapping[str, Playbook]) -> Row:
-    report = LineReport.of(line, stored)
+def _line_cells(report: LineReport) -> Row:
     return {
-        "name": line.name,
+        "name": report.name,
         "forked": branch_text(report.branch) or "–",
-        "version": line.version,
+        "version": report.version,
         "entries": report.entries_text,
     }
 
@@ -189,34 +200,35 @@ def line_rows(
     seen = {playbook.name: playbook for playbook in live}
     return [
         {
-            **_line_cells(line.playbook, stored),
-            "versions": line.learned.versions,
-            "reflections": line.learned.reflections,
-            "calls": line.learned.usage.calls,
-            "tokens": f"{line.learned.usage.tokens_in + line.learned.usage.tokens_out:,}",
-            "retention": percent(line.learned.retention),
-            "omitted": percent(line.learned.omitted),
-            "today": f"{now.spend_tokens if (now := seen.get(line.playbook.name)) else 0:,}",
+            **_line_cells(report),
+            "versions": report.versions,
+            "reflections": report.reflections,
+            "calls": report.model_calls,
+            "tokens": f"{report.tokens['in'] + report.tokens['out']:,}",
+            "retention": percent(report.retention),
+            "omitted": percent(report.omitted),
+            "today": f"{now.spend_tokens if (now := seen.get(report.name)) else 0:,}",
             "window": now.window if now else "–",
             "paused": (now.paused if now else "") or "–",
         }
-        for line in lines
+        for report in (learned_report(line, stored) for line in lines)
     ]
 
 
 def _playbook_row(
     line: Playbook, stored: Mapping[str, Playbook], live: LivePlaybook | None, now_ms: int
 ) -> Row:
-    spend, shares = today(line.spend, now_ms), last_shares(line)
+    report = line_today(line, stored, now_ms)
     return {
-        **_line_cells(line, stored),
+        **_line_cells(report),
         "of": playbook_of(line.name),
         "branch": branch_in(line.name),
-        **{name: percent(share) for name, share in shares.items()},
-        "prompt": sum(shown_tokens(line).values()),
+        "retention": percent(report.retention),
+        "omitted": percent(report.omitted),
+        "prompt": report.prompt_tokens,
         "window": live.window if live else "–",
-        "tokens": f"{spend.tokens:,}",
-        "cost": f"{spend.cost:,.2f}",
+        "tokens": f"{report.today.tokens:,}",
+        "cost": f"{report.today.cost:,.2f}",
         "changed": moment(live.changed_at_ms if live else line.created_at_ms),
     }
 

@@ -22,6 +22,21 @@ class StoredLetter:
     record: Record
     letter: DeadLetter | None
 
+    @property
+    def as_read(self) -> DeadLetter:
+        """The letter; of an unreadable one, what its record says."""
+        record = self.record
+        return self.letter or DeadLetter(
+            origin_topic=record.topic,
+            origin_partition=record.partition,
+            origin_offset=record.offset,
+            service="",
+            reason="this dead letter itself cannot be read",
+            value=record.value,
+            size=len(record.value or b""),
+            at_ms=record.timestamp_ms,
+        )
+
 
 def stored_letter(record: Record) -> StoredLetter | None:
     """Return the dead letter, readable or not, in a record of ``dead-letters``; None if it is something else."""

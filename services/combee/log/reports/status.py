@@ -7,18 +7,19 @@ from combee.core.evaluation.outcomes.report import VersionReport as OutcomesOfVe
 from combee.core.evaluation.outcomes.report import figures_text, outcomes_report
 from combee.core.gate.canary_verdict import CanaryReport, canary_text
 from combee.core.gate.gate import Gate
-from combee.core.log.live.values import LiveBatch, LivePlaybook, LiveVersion
-from combee.core.playbook.budget import budget_text
+from combee.core.log.live.values import LiveBatch, LivePlaybook, LiveVersion, Snapshot
+from combee.core.playbook.budget import budget_text, shown_tokens
 from combee.core.playbook.retention import WarningKind, last_shares, warnings
 from combee.core.playbook.shown import counts, counts_text
 from combee.core.playbook.side_by_side import Line, Today
+from combee.core.playbook.spend import today as spend_today
 from combee.core.playbook.trust import trust_text
 from combee.core.playbook.versions import made_by
 from combee.log.reports.branch import BranchReport, branch_report
 from combee.log.reports.controller import SizingReport, size_text, sizing_report
-from combee.log.reports.cost import PauseReport, SpendReport, today_fields
+from combee.log.reports.cost import Amount, PauseReport, SpendReport, today_fields
 from combee.log.reports.gate import GateReport, gate_report
-from combee_schemas.base import Value, playbook_of
+from combee_schemas.base import Value, branch_in, playbook_of
 from combee_schemas.control import BatchSize
 from combee_schemas.outcome import OutcomeStatistics
 from combee_schemas.playbook import Audit, Origin, Playbook
@@ -75,8 +76,8 @@ def listed_report(
     )
 
 
-class BranchStatus(LineReport):
-    """One line of a playbook and its branches side by side: what was learned since the fork."""
+class LearnedReport(LineReport):
+    """What a playbook or a branch learned since the fork."""
 
     since: int
     versions: int
@@ -86,15 +87,12 @@ class BranchStatus(LineReport):
     tokens: dict[str, int]
     retention: float | None
     omitted: float | None
-    in_flight: int
-    spend: SpendReport
-    paused: PauseReport | None
 
 
-def branch_status(line: Line, lines: Mapping[str, Playbook], today: Today) -> BranchStatus:
-    """Return one line of the comparison; ``lines`` has the playbook of a branch."""
+def learned_report(line: Line, lines: Mapping[str, Playbook]) -> LearnedReport:
+    """Return what a line learned; ``lines`` has the playbook of a branch."""
     learned = line.learned
-    return BranchStatus.of(
+    return LearnedReport.of(
         line.playbook,
         lines,
         since=line.since,
@@ -105,7 +103,40 @@ def branch_status(line: Line, lines: Mapping[str, Playbook], today: Today) -> Br
         tokens=learned.usage.tokens(),
         retention=learned.retention,
         omitted=learned.omitted,
-        **today_fields(today),
+    )
+
+
+class BranchStatus(LearnedReport):
+    """One line of a playbook and its branches side by side."""
+
+    in_flight: int
+    spend: SpendReport
+    paused: PauseReport | None
+
+
+def branch_status(line: Line, lines: Mapping[str, Playbook], today: Today) -> BranchStatus:
+    """Return one line of the comparison; ``lines`` has the playbook of a branch."""
+    return BranchStatus(**dict(learned_report(line, lines)), **today_fields(today))
+
+
+class LineToday(LineReport):
+    """A playbook or branch by its newest version alone."""
+
+    retention: float | None
+    omitted: float | None
+    prompt_tokens: int
+    """Length of its entries in an agent's prompt."""
+    today: Amount
+
+
+def line_today(playbook: Playbook, lines: Mapping[str, Playbook], now_ms: int) -> LineToday:
+    """Return what the newest version says of a line; ``lines`` has the playbook of a branch."""
+    return LineToday.of(
+        playbook,
+        lines,
+        **last_shares(playbook),
+        prompt_tokens=sum(shown_tokens(playbook).values()),
+        today=Amount.of(spend_today(playbook.spend, now_ms)),
     )
 
 
@@ -187,6 +218,30 @@ def line_status(
 
 
 # ---- the live picture
+
+
+class DeploymentReport(Value):
+    """Counts of the whole deployment."""
+
+    playbooks: int
+    lessons: int
+    waiting: int
+    """Reflections in windows."""
+    in_flight: int
+    """Batches."""
+    dead_letters: int
+
+
+def deployment_report(now: Snapshot, playbooks: Iterable[Playbook]) -> DeploymentReport:
+    """Return the deployment's counts; branches are not counted, and share their playbook's waiting input."""
+    books = [book for book in playbooks if not branch_in(book.name)]
+    return DeploymentReport(
+        playbooks=len(books),
+        lessons=sum(counts(book)["entries"] for book in books),
+        waiting=sum(book.waiting for book in now.playbooks if not branch_in(book.name)),
+        in_flight=sum(batch.version is None for batch in now.batches),
+        dead_letters=now.dead_letters,
+    )
 
 
 def progress_text(batch: LiveBatch) -> str:

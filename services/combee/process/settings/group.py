@@ -89,12 +89,13 @@ class SettingsGroup(BaseSettings):
         return frozenset(name for field in cls.model_fields for name in names_of(cls, field))
 
 
-def names_of(group: type[SettingsGroup], field: str) -> set[str]:
+@cache
+def names_of(group: type[SettingsGroup], field: str) -> frozenset[str]:
     """Return all names under which a setting can be given, in lower case."""
     alias = group.model_fields[field].validation_alias
     aliases = alias.choices if isinstance(alias, AliasChoices) else [f"combee_{field}"]
     file = {f"combee_{field}_file"} if field in group.fields_in_files() else set()
-    return {field, *file, *(str(name).lower() for name in aliases)}
+    return frozenset((field, *file, *(str(name).lower() for name in aliases)))
 
 
 def file_values(named: str | None) -> dict[str, Any]:

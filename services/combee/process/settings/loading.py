@@ -133,7 +133,7 @@ def load_settings(**flags: object) -> Settings:
         raise SettingsError(
             f"{', '.join(unknown)}: no such setting; what docs/reference/settings.md does not list is a constant"
         )
-    stated = {*given, *variables, *in_file}
+    stated = {name.lower() for name in (*given, *variables, *in_file)}
     settings = Settings(**{name: _load(group, given, stated) for name, group in GROUPS.items()})  # type: ignore[arg-type]
     if not variables.get(NAMED_BY):
         _check_found_file(in_file.keys(), {*given, *(name for name, value in variables.items() if value)})
@@ -259,7 +259,7 @@ def _check_found_file(in_file: AbstractSet[str], meant: AbstractSet[str]) -> Non
 
 def _load(group: type[SettingsGroup], given: Mapping[str, object], stated: AbstractSet[str]) -> SettingsGroup:
     # Saves time: the library checks each variable and field for each source, and most groups are in none.
-    if not is_any_given(group.names(), stated):
+    if group.names().isdisjoint(stated):
         return group(_build_sources=((), {}))
     try:
         return group(**{name: value for name, value in given.items() if name in group.model_fields})  # type: ignore[arg-type]

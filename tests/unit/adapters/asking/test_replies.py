@@ -110,7 +110,7 @@ def test_what_cannot_be_used_is_refused_with_a_reason_for_the_model(text: str, w
         read_reply(answer(text), PROMPT)
 
 
-@pytest.mark.parametrize("reason", ["length", "max_tokens", "content_filter"])
+@each_row("reason", ["length", "max_tokens", "content_filter"])
 def test_a_cut_off_or_withheld_reply_is_never_adopted_even_if_it_parses(reason: str) -> None:
     with pytest.raises(UnusableError):
         read_reply(answer(TEXT, reason), PROMPT)
@@ -161,7 +161,7 @@ def test_usage_is_the_servers_count() -> None:
     )
 
 
-@pytest.mark.parametrize("usage", [None, "free", {"prompt_tokens": "many", "completion_tokens": -1}])
+@each_row("usage", [None, "free", {"prompt_tokens": "many", "completion_tokens": -1}])
 def test_usage_is_estimated_where_the_server_does_not_count(usage: object) -> None:
     assert read(completion("x" * 40, usage=usage)).usage == Usage(
         calls=1, tokens_in=100, tokens_out=10, seconds=2

@@ -5,7 +5,6 @@ from unittest.mock import MagicMock
 import aiohttp
 import httpx2
 import openai
-import pytest
 from openai import _base_client, _exceptions, _legacy_response, _response
 from openai._extras import _common
 from openai.lib import azure
@@ -67,9 +66,7 @@ def test_a_prompt_that_is_too_long_is_told_from_other_refusals(status: int, code
     assert isinstance(classify(Refusal(status=status, code=code, message=message)), PromptTooLongError)
 
 
-@pytest.mark.parametrize(
-    ("status", "message"), [(400, "bad request"), (422, "bad field"), (403, "your input was flagged")]
-)
+@each_row(("status", "message"), [(400, "bad request"), (422, "bad field"), (403, "your input was flagged")])
 def test_a_prompt_the_server_refuses_is_poison(status: int, message: str) -> None:
     fault = classify(Refusal(status=status, message=message))
     assert isinstance(fault, CallRefusedError)
@@ -77,7 +74,7 @@ def test_a_prompt_the_server_refuses_is_poison(status: int, message: str) -> Non
     assert message in str(fault)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "key is tops3cret",

@@ -81,7 +81,7 @@ worker's."""
 MODEL_TIMEOUT_S = float(ModelSettings.model_fields["model_timeout_s"].default)
 
 
-class Loader(yaml.SafeLoader):
+class Loader(yaml.CSafeLoader):
     """YAML with Compose's ``!reset`` and ``!override``."""
 
 

@@ -63,7 +63,7 @@ def test_any_two_reflections_meet_about_equally_often() -> None:
     assert max(meetings.values()) < 1.5 * min(meetings.values())
 
 
-@pytest.mark.parametrize(("copies", "groups"), [(0, 3), (4, 3), (-1, 1)])
+@each_row(("copies", "groups"), [(0, 3), (4, 3), (-1, 1)])
 def test_more_copies_than_groups_are_refused(copies: int, groups: int) -> None:
     with pytest.raises(ValueError, match="copies must be between"):
         shuffle.deal(10, copies, groups, 0)

@@ -4,8 +4,6 @@ from collections.abc import Collection, Mapping
 from itertools import combinations
 from typing import Any
 
-import pytest
-
 from combee.core.batching import tree
 from combee.core.batching.hedging import LEARNED_FROM, MAX_SAVED, SHARE, Hedging
 from combee.core.batching.plan import Base, deal_batch, plan_batch, plan_hash
@@ -20,6 +18,7 @@ from combee_schemas.base import Usage
 from combee_schemas.batch import Batch, Member
 from combee_schemas.plan import PlanSettings
 from combee_schemas.scan import NodeResult, Seen
+from support.rows import each_row
 
 CALL = Usage(calls=1, tokens_in=100, tokens_out=10, seconds=2.0)
 
@@ -64,7 +63,7 @@ def grace(batch: Batch, present: Collection[int], *, failed: int = -1) -> float 
 # ---- when a combine may go on
 
 
-@pytest.mark.parametrize("count", [9, 40, 100])
+@each_row("count", [9, 40, 100])
 def test_any_one_group_may_be_late_when_there_are_two_copies(count: int) -> None:
     batch = cut(count)
     groups = set(range(batch.plan.widths[0]))
@@ -85,9 +84,7 @@ def test_a_group_that_failed_has_read_nothing() -> None:
     assert grace(batch, {0, 1}, failed=0) is None
 
 
-@pytest.mark.parametrize(
-    "batch", [cut(9, 1), cut(3), cut(9, stragglers=False)], ids=["one copy", "one group", "off"]
-)
+@each_row("batch", [cut(9, 1), cut(3), cut(9, stragglers=False)], ids=["one copy", "one group", "off"])
 def test_without_copies_or_the_setting_everything_is_waited_for(batch: Batch) -> None:
     for size in range(batch.plan.widths[0]):
         for present in combinations(range(batch.plan.widths[0]), size):
@@ -156,7 +153,7 @@ def test_a_replay_of_a_batch_that_waited_for_all_waits_for_all() -> None:
     assert grace(batch, {0, 1, 2}) == 0.0
 
 
-@pytest.mark.parametrize(("copies", "left_out"), [(1, (0,)), (2, (0, 1)), (2, (0, 1, 2))])
+@each_row(("copies", "left_out"), [(1, (0,)), (2, (0, 1)), (2, (0, 1, 2))])
 def test_coverage_that_would_lose_reflections_is_not_believed(copies: int, left_out: tuple[int, ...]) -> None:
     assert cut(9, copies, left_out=left_out).plan.left_out is None
 

@@ -2,7 +2,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -184,7 +183,7 @@ def test_the_low_watermark_is_the_first_unfinished_offset_and_only_rises(
     assert lows == sorted(lows)
 
 
-@pytest.mark.parametrize("again", [0, 3, 4])
+@each_row("again", [0, 3, 4])
 def test_a_record_that_was_seen_is_not_begun_again(again: int) -> None:
     mark = Watermark(3)
     assert mark.begin(3)

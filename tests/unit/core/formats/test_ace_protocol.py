@@ -92,9 +92,7 @@ def test_whatever_the_question_is_nothing_before_it_is_shown(question: str, targ
     )
 
 
-@pytest.mark.parametrize(
-    "part", ["Question:", "Answer:", "Instruction:", "Input:", "use formula ", "\n", "."]
-)
+@each_row("part", ["Question:", "Answer:", "Instruction:", "Input:", "use formula ", "\n", "."])
 def test_a_row_of_one_part_over_and_over_is_read_at_once(part: str) -> None:
     started = time.process_time()
     asked(part * 100_000, "", part * 100_000)

@@ -72,7 +72,7 @@ def test_a_file_without_a_region_keeps_all_that_it_has_and_gets_one_at_its_end(
     assert updated(once, saying(*second)) == updated(file.encode(), saying(*second))
 
 
-@pytest.mark.parametrize("line_end", ["\n", "\r\n", "\r"])
+@each_row("line_end", ["\n", "\r\n", "\r"])
 def test_the_region_has_the_line_ends_of_its_file(line_end: str) -> None:
     file = updated(f"# Rules{line_end}Be kind.".encode(), saying("one\r\ntwo"))
     ends = set(re.findall(rb"\r\n|\r|\n", file))
@@ -233,7 +233,7 @@ def test_a_new_cursor_rule_has_the_front_matter_of_rules() -> None:
     assert b"alwaysApply: true\n---\n" in new_file(NAME, "refunds.mdc", "rules")
 
 
-@pytest.mark.parametrize("file_name", ["AGENTS.md", "CLAUDE.md", "notes.txt"])
+@each_row("file_name", ["AGENTS.md", "CLAUDE.md", "notes.txt"])
 def test_any_other_new_file_has_the_region_alone(file_name: str) -> None:
     assert new_file(NAME, file_name, "x") == b""
 

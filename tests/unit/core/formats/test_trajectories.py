@@ -10,6 +10,7 @@ from combee.cli.learn.trajectories import FORMATS
 from combee.core.formats.intake import LineError
 from combee.core.formats.trajectories.trajectory import Trajectory, trace_of
 from combee.core.text.condensing import Step
+from support.rows import each_row
 
 SAMPLES = Path(__file__).parents[3] / "golden" / "trajectories"
 
@@ -147,7 +148,7 @@ def test_of_other_agents_the_terminal_tells() -> None:
     assert (trial.success, trial.score, trial.feedback) == (True, {"tests": 1.0}, "The tests passed.")
 
 
-@pytest.mark.parametrize(("mode", "told"), [("unset", False), ("none", False), ("agent_timeout", True)])
+@each_row(("mode", "told"), [("unset", False), ("none", False), ("agent_timeout", True)])
 def test_how_a_run_of_terminal_bench_broke_off_is_feedback(mode: str, *, told: bool) -> None:
     result = {"trial_name": "t", "task_id": "t", "instruction": "Do it.", "failure_mode": mode}
     trial = FORMATS["terminal-bench"].read(

@@ -6,6 +6,7 @@ from random import Random
 import pytest
 
 from combee.core.gate.betting import Bets
+from support.rows import each_row
 
 SHARE, MARGIN, ALPHA = 0.25, 0.05, 0.05
 
@@ -17,7 +18,7 @@ def fed(scores: list[tuple[float, bool]], *, share: float = SHARE, margin: float
     return bets
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("n", "acceptance", "rejection"),
     [
         (10, 0.7871218030245601, 1.2758596403542675),

@@ -11,6 +11,7 @@ from combee.core.gate.policy import GatePolicy, Judges, judges_in
 from combee.core.playbook.versions import empty
 from combee_schemas.gate import Decision, Judge, Verdict
 from combee_schemas.playbook import LATEST, NO_LABEL, PRODUCTION, Entry, Label, Playbook
+from support.rows import each_row
 
 NAME = "support/refunds"
 
@@ -124,7 +125,7 @@ def test_other_judges_judge_anew() -> None:
 # ---- reading
 
 
-@pytest.mark.parametrize("label", ["latest", "production", "staging"])
+@each_row("label", ["latest", "production", "staging"])
 def test_who_asks_by_name_gets_what_was_asked_for(label: str) -> None:
     assert rules.label_read(label, new_gate("approve").production, version(1)) == label
 

@@ -1,8 +1,7 @@
 """The check call: its prompt is fenced, and only answers with a quote that the text has count."""
 
-import pytest
-
 from combee.core.methods import checking
+from support.rows import each_row
 
 LESSONS = ("Refund opened parcels less 15 %.", "Ask for the order number.")
 STATEMENTS = ("For opened parcels subtract a restocking fee of 15 %.", "Begin with the order number, always.")
@@ -20,7 +19,7 @@ def test_an_answer_counts_with_words_of_its_statement() -> None:
     assert _covered((1, 1, "a restocking fee of 15 %"), (2, 2, "order number")) == ((0, 0), (1, 1))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "quote",
     [
         "",
@@ -35,7 +34,7 @@ def test_an_answer_without_words_of_its_statement_does_not_count(quote: str) -> 
     assert _covered((1, 1, quote)) == ()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "quote", "other"),
     [
         ("退款前请先核对订单号码和付款方式，再通知客户。", "核对订单号码", "核对客户姓名"),

@@ -25,6 +25,7 @@ from support.deployment import Deployment
 from support.ledger import NAME, outgoing, reflection
 from support.models import ScriptedModel, echo
 from support.prompts import INSTRUCTION, PLAYBOOK
+from support.rows import each_row
 
 EXAMPLE = shown.ROOT / "examples" / "own_method"
 
@@ -124,7 +125,7 @@ async def test_a_shuffler_refuses_to_start_with_such_settings() -> None:
 # ---- a playbook that another method has learned
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("playbook", "holds"), [(empty("p"), "components"), (PLAYBOOK, "entries"), (INSTRUCTION, "components")]
 )
 def test_a_method_fits_a_playbook_that_holds_the_same_or_nothing(playbook: Playbook, holds: Holds) -> None:

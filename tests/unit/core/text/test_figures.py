@@ -2,7 +2,6 @@
 
 import time
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -104,7 +103,7 @@ def test_other_figures_conflict(text: str, other: str) -> None:
     assert lacking(other, text)
 
 
-@pytest.mark.parametrize("text", NO_FIGURES)
+@each_row("text", NO_FIGURES)
 def test_words_of_number_that_count_nothing_are_no_figures(text: str) -> None:
     assert figures(text) == ()
 
@@ -169,7 +168,7 @@ def test_spacing_and_length_decide_nothing(text: str) -> None:
     assert all(map(str, figures(text)))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "pump",
     [
         *(

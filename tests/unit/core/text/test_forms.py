@@ -3,7 +3,6 @@
 import re
 import unicodedata
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -316,7 +315,7 @@ def test_words_that_are_revoked_and_sections_are_known_however_they_are_spelt() 
     assert section_key("COMMON\u200b  MIS\u00adTAKES") == section_key("Common mistakes")
 
 
-@pytest.mark.parametrize("marks", ["\u0301\u0327", "\uff9e\u0301", "\u0f73\u0301"])
+@each_row("marks", ["\u0301\u0327", "\uff9e\u0301", "\u0f73\u0301"])
 def test_of_combining_characters_in_a_row_thirty_are_left(marks: str) -> None:
     """More take quadratic time to order: a lesson of 240 kB took 15 s."""
     for form in (clean, comparable):

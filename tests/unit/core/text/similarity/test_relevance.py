@@ -45,8 +45,10 @@ def test_of_a_very_long_text_the_beginning_and_the_end_count() -> None:
     assert scores["e-0"] == scores["e-2"] > scores["e-1"] == 0
 
 
-@given(st.lists(st.text(max_size=30), max_size=6), st.text(max_size=60), st.integers(0, 40))
-def test_whatever_the_texts_hold_the_budget_holds(contents: list[str], query: str, budget: int) -> None:
+@given(st.lists(st.text(max_size=30), max_size=6), st.none() | st.text(max_size=60), st.integers(0, 40))
+def test_whatever_the_texts_hold_the_budget_holds(
+    contents: list[str], query: str | None, budget: int
+) -> None:
     known = entries(*contents)
     kept = best_entries(known, query=query, budget_tokens=budget)
     assert sum(map(entry_tokens, kept)) <= budget
