@@ -21,7 +21,7 @@ $(READY): pyproject.toml requirements.lock
 	@echo "setup 1/3: virtual environment"
 	@$(PYTHON) -m venv $(VENV)
 	@mkdir -p "$(WHEELS)"
-	@echo "setup 2/3: $$(grep -c == requirements.lock) packages; fetching them takes some minutes, the first time only"
+	@echo "setup 2/3: $$(grep -c == requirements.lock) packages; some minutes, and pip is silent while it installs"
 	@# Wheels are kept, so a second clone installs without network. pip says what it does: minutes of silence look dead.
 	@$(BIN)/pip install --no-index --find-links "$(WHEELS)" $(HASHED) -r requirements.lock 2>/dev/null \
 	  || { $(BIN)/pip download -d "$(WHEELS)" $(HASHED) -r requirements.lock \

@@ -80,7 +80,7 @@ def test_an_extra_installed_by_itself_has_what_it_promises(
     ran(python, "-W", "error::ImportWarning", "-c", PROMISES[extra])
     if extra in {"cli", "mcp", "all"}:
         assert "Operate" in ran(python, "-m", "combee.cli", "--help")
-    assert ran(python, "-c", HINT) == "pip install 'combee[http]'\n"
+    assert ran(python, "-c", HINT) == f"{python} -m pip install 'combee[http] @ {wheel.as_uri()}'\n"
 
 
 @pytest.mark.timeout(INSTALL_S)

@@ -1,7 +1,10 @@
 """Output of the demo: success by version while it runs, and half a page at the end."""
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from shutil import which
 
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
@@ -128,7 +131,13 @@ def report(result: DemoResult, ledger: LedgerReport, console: Console) -> None:
     accounted = "\n".join([account_text(ledger), *ledger.violations])
     console.print(_facts({"Cost": _cost(result), "Ledger": accounted}, style="bold"))
     console.print("\nGo on:")
-    console.print(_facts(NEXT_STEPS, style="bold"))
+    activate = Path(sys.prefix, "bin", "activate")
+    first = (
+        {f". {activate}": "so that your shell finds combee"}
+        if not which("combee") and activate.is_file()
+        else {}
+    )
+    console.print(_facts({**first, **NEXT_STEPS}, style="bold"))
 
 
 def _facts(facts: Mapping[str, str], style: str = "") -> Table:

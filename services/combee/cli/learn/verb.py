@@ -199,7 +199,7 @@ def _print(
     console.print(_summary(report, playbook), soft_wrap=True)
     audit = Audit.model_validate(report["audit"])
     if audit.reflections:
-        console.print(f"their lessons are {retention.effects_text(audit)}", soft_wrap=True)
+        console.print(f"what its reflections taught: {retention.effects_text(audit)}", soft_wrap=True)
     for line in _left_nothing(report["left_nothing"]):
         console.print(line, markup=False, soft_wrap=True)
     for warning in retention.warnings(playbook).values():
