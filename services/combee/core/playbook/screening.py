@@ -62,9 +62,8 @@ class Links:
 
     def linked(self, entry: Entry) -> Entry:
         """Return an entry with the links of its content."""
-        content = entry.content[:MAX_DETAIL_CHARS]
-        replaces = union(entry.replaces, self.replaces.get(content, ()))
-        rivals = union(entry.rivals, self.rivals.get(content, ()))
+        replaces = union(entry.replaces, self.replaces.get(entry.content, ()))
+        rivals = union(entry.rivals, self.rivals.get(entry.content, ()))
         if (replaces, rivals) == (entry.replaces, entry.rivals):
             return entry
         return entry.model_copy(update={"replaces": replaces, "rivals": rivals})
@@ -111,7 +110,7 @@ class Screen:
     needs_evidence: bool = False
     """Whether an operation without evidence is refused: the batch has reflections."""
     rivals: Ids = field(default_factory=no_ids)
-    """By content, the entries that a rewrite with this content would have changed: the guards refused it."""
+    """By content, as a conflict names it: the entries that a rewrite with it would have changed, had guards let it."""
 
     @classmethod
     def of(
@@ -199,19 +198,30 @@ class Screen:
             if operation.kind == OperationKind.REMOVE or not operation.evidence:
                 continue
             passed.append(_added(operation, known))
+            # Only words tie a text to an entry: who says it later need not have a word against that entry.
             spoken_of = [
                 entry_id
                 for entry_id in operation.entry_ids
-                if entry_id in known and self._speaking_of(operation, known[entry_id], relations)
+                if entry_id in known
+                and self._speaking_of(operation, known[entry_id], relations)
+                and relations.related(operation.content, known[entry_id].content)
             ]
             is_link = (
                 operation.kind == OperationKind.UPDATE
                 or len(known.keys() & {*operation.entry_ids}) >= TO_MERGE
             )
             if spoken_of and is_link and self.rules.weighs:
-                content = operation.content[:MAX_DETAIL_CHARS]
+                content = operation.content
                 replaces[content] = union(replaces.get(content, ()), spoken_of)
-        links = Links(replaces=replaces, rivals=self.rivals)
+        rivals = {
+            operation.content: tuple(
+                entry_id
+                for entry_id in self.rivals.get(operation.content[:MAX_DETAIL_CHARS], ())
+                if entry_id in known and relations.related(operation.content, known[entry_id].content)
+            )
+            for operation in passed
+        }
+        links = Links(replaces=replaces, rivals=rivals)
         return Screened(passed=passed, refused=refused, links=links)
 
     def _speaking_of(self, operation: Operation, entry: Entry, relations: Relations) -> frozenset[str]:
@@ -229,19 +239,16 @@ class Screen:
             return operation
         kept = tuple(
             entry_id
-            for entry_id in operation.entry_ids
-            if entry_id not in known
-            or (support := self._support(operation, known[entry_id], relations)).suffices(
+            for entry_id in union(operation.entry_ids)
+            if entry_id in known
+            and (support := self._support(operation, known[entry_id], relations)).suffices(
                 self.rules.to_change(known[entry_id], support.names)
             )
         )
-        is_merge = len(known.keys() & set(kept)) >= TO_MERGE
-        return operation.model_copy(update={"entry_ids": kept}) if is_merge else operation
+        return operation.model_copy(update={"entry_ids": kept}) if len(kept) >= TO_MERGE else operation
 
-    def _support(self, operation: Operation, entry: Entry | None, relations: Relations) -> Support:
+    def _support(self, operation: Operation, entry: Entry, relations: Relations) -> Support:
         """Return the support for an operation on an entry; for a removal, earlier runs that it harmed count, too."""
-        if entry is None:
-            return self._weight(frozenset(operation.evidence).difference(self.revoked))
         speaking = self._speaking_of(operation, entry, relations)
         if operation.kind == OperationKind.REMOVE and speaking and self.rules.weighs:
             return self._weight(speaking, entry, harmed=True)
@@ -263,18 +270,16 @@ class Screen:
             return self._not_united(operation, known, relations)
         for entry_id in operation.entry_ids:
             entry = known.get(entry_id)
+            if entry is None:
+                # Nobody has spoken of what the batch itself adds, whose id can be foreseen.
+                if self.rules.weighs:
+                    return f"there is no {entry_id}"
+                continue
             support = self._support(operation, entry, relations)
-            needed = (
-                self.rules.to_change_unknown if entry is None else self.rules.to_change(entry, support.names)
-            )
+            needed = self.rules.to_change(entry, support.names)
             if not support.suffices(needed):
-                person = entry is not None and entry.by_hand
-                stands = f"a person stands behind {entry_id}" if person else f"it would change {entry_id}"
-                return f"{stands}: {support.told(needed)} say so"
-        there = [entry_id for entry_id in union(operation.entry_ids) if entry_id in known]
-        is_merge = operation.kind == OperationKind.MERGE and len(set(operation.entry_ids)) > 1
-        if self.rules.weighs and is_merge and len(there) == 1:
-            return f"of those to merge only {there[0]} is there"
+                stands = "a person stands behind" if entry.by_hand else "it would change"
+                return f"{stands} {entry_id}: {support.told(needed)} say so"
         return ""
 
     def _not_united(self, operation: Operation, known: Mapping[str, Entry], relations: Relations) -> str:
