@@ -110,7 +110,7 @@ class Screen:
     needs_evidence: bool = False
     """Whether an operation without evidence is refused: the batch has reflections."""
     rivals: Ids = field(default_factory=no_ids)
-    """By content, as a conflict names it: the entries that a rewrite with it would have changed, had guards let it."""
+    """By content, as conflicts name it: the entries that a refused rewrite with it would have changed."""
 
     @classmethod
     def of(
