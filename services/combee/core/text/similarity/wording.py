@@ -16,8 +16,8 @@ from combee.core.text.forms import comparable
 
 _CONTENTS_REMEMBERED = 8_192
 SAME_SIGNS = str.maketrans(
-    {"’": "'", "‘": "'", "“": '"', "”": '"', "−": "-", "–": "-", "—": " ", "×": "*", "÷": "/"}
-    | {"≤": "<=", "≥": ">=", "≠": "!=", "&": " and ", "…": " "}
+    {"’": "'", "‘": "'", "“": '"', "”": '"', "−": "-", "–": "-", "—": " , ", "×": "*", "÷": "/"}
+    | {"≤": "<=", "≥": ">=", "≠": "!=", "&": " and ", "…": " , "}
 )
 _BOLD = re.compile(r"(?<!\w)\*\*(?=\S)(.{1,200}?)(?<=\S)\*\*(?!\w)")
 _SHORT_FORMS = (
@@ -115,8 +115,8 @@ def _sentences(text: str) -> Iterator[list[Clause]]:
             clause = []
             clauses = [clause]
         elif kind == "pause":
-            if ":" in token:
-                clause.append(":")
+            # "No, refunds are paid" is the contrary of "No refunds are paid".
+            clause.extend(":" if ":" in token else "," if NEGATIONS.intersection(clause[-1:]) else "")
             clause = []
             clauses.append(clause)
         elif kind == "code":
