@@ -302,7 +302,7 @@ class Screen:
             support = Support(
                 len(self.rules.counted(names, entry)), sum(other.evidence_count for other in others)
             )
-            needed = self.rules.to_change(entry)
+            needed = self.rules.to_change(entry, names)
             if not (support.suffices(needed) or relations.same(operation.content, entry.content)):
                 return f"it would change {entry.id}: behind the others stand {support.told(needed)}"
         return ""

@@ -182,3 +182,14 @@ def test_who_says_a_lesson_says_nothing_of_an_entry_that_the_batch_adds(
     teaching.learn(op("ADD", GREETING), op("UPDATE", text, born), misled=text)
     assert GREETING in teaching.shown()
     assert RIDING not in teaching.shown()
+
+
+def test_a_consolidation_gives_an_entry_no_words_of_another_source_alone() -> None:
+    """The words of both, set together anew, say the contrary; a check call that errs lets it pass."""
+    teaching = Teaching(rules=TEAM)
+    teaching.say("Refund customers with receipts at once", "a")
+    teaching.say("Answer customers without delay and refund with receipts", "x")
+    teaching.learn()
+    both_ids = [entry.id for entry in teaching.playbook.entries]
+    teaching.learn(op("MERGE", "Refund customers without receipts at once", *both_ids))
+    assert "Refund customers with receipts at once" in teaching.shown()
