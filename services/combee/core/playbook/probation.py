@@ -93,13 +93,15 @@ def review(
         promoted = (Change(kind="promote", entry_id=entry.id, detail="probation is off") for entry in pending)
         return Review(entries=tuple(map(activated, pending)), changes=tuple(promoted))
     known, there = {entry.id for entry in before}, {entry.id: entry for entry in after}
+    # Too few taught in the batch to say of a lesson that nobody supports it: one that floods ages nothing.
+    is_told = len(screen.rules.counted({*screen.names.values()})) >= screen.rules.quorum
     entries, changes, replaced = list[Entry](), list[Change](), set[str]()
     for entry in pending:
         candidate = Candidate.of(entry, supported.get(entry.id, ()), names)
         about = [there[one] for one in (*entry.replaces, *entry.rivals) if one in there]
         why = candidate.waits_for(policy, screen, about) or (NO_ROOM if entry.id in full else "")
         if why:
-            outcome, change = candidate.waiting(policy, why, is_new=entry.id not in known)
+            outcome, change = candidate.waiting(policy, why, ages=is_told and entry.id in known)
         else:
             outcome, change = candidate.promoted(is_new=entry.id not in known)
             outdated = [one.id for one in about if candidate.supersedes(one, screen)]
@@ -150,9 +152,9 @@ class Candidate:
         is_rival = rival.id in self.entry.rivals
         return is_rival and is_silent and support.suffices(screen.rules.to_change_unknown)
 
-    def waiting(self, policy: Probation, why: str, *, is_new: bool) -> tuple[Entry, Change | None]:
+    def waiting(self, policy: Probation, why: str, *, ages: bool) -> tuple[Entry, Change | None]:
         """Return the entry, proposed, and its removal if nobody supports it any more."""
-        waited = 0 if self.gained or is_new else self.entry.unsupported_batches + 1
+        waited = 0 if self.gained else self.entry.unsupported_batches + ages
         update: dict[str, object] = {
             "state": PROPOSED,
             "support": self.support[-EVIDENCE_KEPT:],
