@@ -140,15 +140,14 @@ def _said(sentence: Iterable[Clause]) -> list[str]:
 
 
 def _without_emphasis(clause: Clause) -> Clause:
-    first = clause[0] if clause else ""
-    if first == "A":
-        return ["a", *clause[1:]]
-    if first not in _EMPHATIC:
-        return clause
-    for phrase in _EMPHASIS:
-        if tuple(clause[: len(phrase)]) == phrase:
-            return _without_emphasis(clause[len(phrase) :])
-    return clause
+    at = 0
+    while at < len(clause) and clause[at] in _EMPHATIC:
+        said = next((len(one) for one in _EMPHASIS if tuple(clause[at : at + len(one)]) == one), 0)
+        if not said:
+            break
+        at += said
+    left = clause[at:] if at else clause
+    return ["a", *left[1:]] if left[:1] == ["A"] else left
 
 
 def _comparable(words: list[str]) -> list[str]:

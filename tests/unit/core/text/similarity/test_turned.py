@@ -1,4 +1,4 @@
-"""A text that turns a lesson by a comma, by who is meant or by the order of steps never counts as that lesson."""
+"""What turns a lesson (a comma, who is meant, the order of steps) never counts as it; what says nothing does."""
 
 from combee.core.text.similarity.embeddings import Thresholds
 from combee.core.text.similarity.lessons import same_lesson
@@ -39,3 +39,8 @@ def test_what_turns_a_lesson_is_not_that_lesson(text: str, lesson: str) -> None:
 )
 def test_any_other_comma_or_dash_says_nothing(text: str, lesson: str) -> None:
     assert judge(text, lesson).verdict == "yes"
+
+
+def test_emphasis_however_often_it_is_repeated_says_nothing() -> None:
+    """Eight thousand characters of it, as much as a lesson has, took more frames than Python has."""
+    assert same_lesson("please " * 1_100 + "refund", "Refund")
