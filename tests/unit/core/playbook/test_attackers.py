@@ -14,6 +14,7 @@ from combee.core.playbook import versions
 from combee.core.playbook.coverage import Coverage, Lesson, lesson_of
 from combee.core.playbook.operations import read_operations
 from combee.core.playbook.versions import empty
+from combee.core.text.similarity import lessons
 from combee_schemas.base import Shown, Source
 from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import BulletTag, Reflection
@@ -44,7 +45,7 @@ class Teaching:
     count: int = 0
     batch: list[Reflection] = field(default_factory=list)
 
-    def say(self, lesson: str, sources: str, *, harmful: Sequence[str] = ()) -> None:
+    def say(self, lesson: str, sources: str, *, harmful: Sequence[str] = (), advice: str = "") -> None:
         """Let each of these sources, one letter each, say a lesson; ``harmful``: the entries that it tags."""
         tags = tuple(BulletTag(id=entry_id, tag="harmful") for entry_id in harmful)
         for source in sources:
@@ -54,6 +55,7 @@ class Teaching:
                     reflection_id=f"r-{self.count}",
                     playbook="p",
                     key_insight=lesson,
+                    correct_approach=advice,
                     bullet_tags=tags,
                     source=Source(name=source, proven="" if source == UNKNOWN else "secret"),
                     shown=Shown(version=self.playbook.version) if tags else None,
@@ -81,8 +83,8 @@ class Teaching:
                 for one in members
             ),
         )
-        lessons = [Lesson(member=one, text=lesson_of(one.reflection)) for one in members]
-        coverage = Coverage(base=self.playbook, lessons=lessons, result=result).witnessed()
+        said = [Lesson(member=one, text=lesson_of(one.reflection)) for one in members]
+        coverage = Coverage(base=self.playbook, lessons=said, result=result).witnessed()
         if question := coverage.question():
             says = [
                 (lesson, place)
@@ -112,13 +114,13 @@ def op(kind: str, content: str, *entry_ids: str) -> dict[str, Any]:
     return {"type": kind, "section": "OTHERS", "content": content, "entry_ids": list(entry_ids)}
 
 
-def knowing(rules: Mapping[str, Any], *lessons: str) -> Teaching:
+def knowing(rules: Mapping[str, Any], *contents: str) -> Teaching:
     """Return a playbook of lessons behind each of which four honest sources stand."""
     teaching = Teaching(rules=rules)
-    for lesson in lessons:
-        teaching.say(lesson, "abcd")
+    for content in contents:
+        teaching.say(content, "abcd")
     teaching.learn()
-    assert teaching.shown() == set(lessons)
+    assert teaching.shown() == set(contents)
     return teaching
 
 
@@ -212,3 +214,19 @@ def test_in_public_a_flood_ages_no_lesson_that_waits_for_further_sources(floodin
         teaching.say(OTHER, source)
         teaching.learn()
     assert teaching.shown() == {OTHER}
+
+
+# ---- time
+
+
+def test_a_long_advice_is_read_as_often_for_many_operations_without_sources_as_for_one() -> None:
+    """Each of them claims all reflections; more long texts than are remembered took a minute for 60 operations."""
+    misses = list[int]()
+    for operations in (1, 9):
+        teaching = Teaching(rules=TEAM)
+        for n in range(300):
+            teaching.say(f"Lesson {n} of the day", "a", advice=f"Advice {n}: " + "and so on " * 40)
+        lessons._said_at_length.cache_clear()
+        teaching.learn(*(op("ADD", f"Claim {n} on all items") for n in range(operations)))
+        misses.append(lessons._said_at_length.cache_info().misses)
+    assert misses[0] == misses[1]

@@ -6,7 +6,7 @@ sentences of one frame (`benchmarks/similarity.py`).
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import chain
 
@@ -135,8 +135,7 @@ def contradicts(text: str, content: str) -> bool:
         return False
     sentences = [
         sentence
-        for sentence in _SENTENCE.split(text)
-        for others in (_plain(sentence),)
+        for sentence, others in _plain_sentences(text)
         if len(words & others) >= REARRANGED * len(words | others)
     ]
     return bool(sentences) and not any(_exact(sentence) == _exact(content) for sentence in sentences)
@@ -153,6 +152,12 @@ def _plain_of_long(text: str) -> Words:
     """Return the plain words of a whole reflection, cached for its batch's calls only."""
     words = frozenset(wording.__wrapped__(text).words) - MARKS - NEGATIONS
     return frozenset(word for word in words if not _NUMBER.fullmatch(word))
+
+
+@lru_cache(8)
+def _plain_sentences(text: str) -> Sequence[tuple[str, Words]]:
+    """Return the sentences of a text with their plain words; a long one may have more than are remembered."""
+    return tuple((sentence, _plain(sentence)) for sentence in _SENTENCE.split(text))
 
 
 def common(content: str, other: str) -> float:
