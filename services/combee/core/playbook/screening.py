@@ -248,20 +248,17 @@ class Screen:
         return operation.model_copy(update={"entry_ids": kept}) if len(kept) >= TO_MERGE else operation
 
     def _support(self, operation: Operation, entry: Entry, relations: Relations) -> Support:
-        """Return the support for an operation on an entry; for a removal, earlier runs that it harmed count, too."""
-        speaking = self._speaking_of(operation, entry, relations)
-        if operation.kind == OperationKind.REMOVE and speaking and self.rules.weighs:
-            return self._weight(speaking, entry, harmed=True)
-        return self._weight(speaking, entry)
+        """Return the support for an operation on an entry.
 
-    def _weight(
-        self, reflections: Collection[str], entry: Entry | None = None, *, harmed: bool = False
-    ) -> Support:
-        names = {self._name(one) for one in reflections}
-        earlier = entry.harmed if entry is not None and harmed else ()
-        counted = self.rules.counted({*names, *earlier}, entry)
-        count = sum(self._name(one) in counted for one in reflections)
-        more = entry.harmful if entry is not None and counted.intersection(earlier) else 0
+        For a removal, earlier runs that it harmed count, too, unless as many found it helpful: some run or other
+        calls nearly every entry harmful once.
+        """
+        speaking = self._speaking_of(operation, entry, relations)
+        is_removal = operation.kind == OperationKind.REMOVE and speaking and self.rules.weighs
+        earlier = entry.harmed if is_removal and entry.harmful > entry.helpful else ()
+        counted = self.rules.counted({*map(self._name, speaking), *earlier}, entry)
+        count = sum(self._name(one) in counted for one in speaking)
+        more = entry.harmful if counted.intersection(earlier) else 0
         return Support(len(counted), count + more, counted)
 
     def _too_few_for(self, operation: Operation, known: Mapping[str, Entry], relations: Relations) -> str:

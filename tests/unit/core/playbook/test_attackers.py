@@ -45,9 +45,20 @@ class Teaching:
     count: int = 0
     batch: list[Reflection] = field(default_factory=list)
 
-    def say(self, lesson: str, sources: str, *, harmful: Sequence[str] = (), advice: str = "") -> None:
-        """Let each of these sources, one letter each, say a lesson; ``harmful``: the entries that it tags."""
-        tags = tuple(BulletTag(id=entry_id, tag="harmful") for entry_id in harmful)
+    def say(
+        self,
+        lesson: str,
+        sources: str,
+        *,
+        harmful: Sequence[str] = (),
+        helpful: Sequence[str] = (),
+        advice: str = "",
+    ) -> None:
+        """Let each of these sources, one letter each, say a lesson; ``harmful``, ``helpful``: what it tags."""
+        tags = (
+            *(BulletTag(id=entry_id, tag="harmful") for entry_id in harmful),
+            *(BulletTag(id=entry_id, tag="helpful") for entry_id in helpful),
+        )
         for source in sources:
             self.count += 1
             self.batch.append(
@@ -197,6 +208,25 @@ def test_a_consolidation_gives_an_entry_no_words_of_another_source_alone() -> No
     both_ids = [entry.id for entry in teaching.playbook.entries]
     teaching.learn(op("MERGE", "Refund customers without receipts at once", *both_ids))
     assert "Refund customers with receipts at once" in teaching.shown()
+
+
+# ---- tags
+
+
+@pytest.mark.parametrize(("helped", "stays"), [("abcd", True), ("", False)])
+def test_one_run_that_an_entry_harmed_is_no_second_source_for_its_removal_where_it_helped_more(
+    *, helped: str, stays: bool
+) -> None:
+    teaching = knowing(TEAM, GREETING)
+    teaching.say(VICTIM, "a")
+    teaching.learn()
+    victim = teaching.id_of(VICTIM)
+    teaching.say(OTHER, "b", harmful=[victim])
+    teaching.say(OTHER, helped, helpful=[victim])
+    teaching.learn()
+    teaching.say(ORDER, "x", harmful=[victim])
+    teaching.learn(op("REMOVE", "", victim))
+    assert (VICTIM in teaching.shown()) is stays
 
 
 # ---- what waits
