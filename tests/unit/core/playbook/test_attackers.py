@@ -213,7 +213,7 @@ def test_a_consolidation_gives_an_entry_no_words_of_another_source_alone() -> No
 # ---- tags
 
 
-@pytest.mark.parametrize(("helped", "stays"), [("abcd", True), ("", False)])
+@pytest.mark.parametrize(("helped", "stays"), [("acde", True), ("", False)])
 def test_one_run_that_an_entry_harmed_is_no_second_source_for_its_removal_where_it_helped_more(
     *, helped: str, stays: bool
 ) -> None:
