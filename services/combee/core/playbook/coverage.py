@@ -561,8 +561,9 @@ class Coverage:
             }
             if n is not None and place is not None:
                 operation, match = self.statements[place].operation, self.matches[n][place]
-                is_added = operation is not None and operation >= own
-                update |= {"covered": "carried" if is_added else match.by, "score": round(match.score, 2)}
+                # A proposal that only a model takes for the lesson is no more support for being carried.
+                is_carried = operation is not None and operation >= own and match.by == "words"
+                update |= {"covered": "carried" if is_carried else match.by, "score": round(match.score, 2)}
             yield seen.model_copy(update=update)
 
 

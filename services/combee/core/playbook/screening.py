@@ -104,7 +104,7 @@ class Screen:
     revoked: frozenset[str] = frozenset()
     """Reflections that bear nothing out."""
     unsure: frozenset[str] = frozenset()
-    """Reflections of which only a model's check call says that a text says them: evidence, but no support."""
+    """Reflections of which only a model (a check call, or embeddings) says that a text says them: no support."""
     against: Mapping[str, frozenset[str]] = field(default_factory=lambda: MappingProxyType({}))
     """By reflection, the entries that it speaks against."""
     needs_evidence: bool = False
@@ -324,8 +324,8 @@ OPEN = Screen()
 
 def unsure_of(seen: Iterable[Seen], rules: Rules) -> frozenset[str]:
     """Return the reflections that are no support: a model may take a text that rides on a lesson for that lesson."""
-    checked = (reflection.reflection_id for reflection in seen if reflection.covered == "check")
-    return frozenset(checked) if rules.weighs else frozenset()
+    by_a_model = (one.reflection_id for one in seen if one.covered in {"check", "meaning"})
+    return frozenset(by_a_model) if rules.weighs else frozenset()
 
 
 def supporting(seen: Iterable[Seen], settings: PlanSettings) -> dict[str, str]:

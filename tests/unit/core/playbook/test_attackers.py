@@ -73,16 +73,22 @@ class Teaching:
                 )
             )
 
-    def learn(self, *operations: Mapping[str, Any], misled: str = "") -> None:
-        """Learn from what was said; ``misled``: a check call takes this text for every lesson that nothing says."""
+    def learn(
+        self, *operations: Mapping[str, Any], misled: str = "", lost: Sequence[Mapping[str, Any]] = ()
+    ) -> None:
+        """Learn from what was said.
+
+        ``misled``: a check call takes this text for every lesson that nothing says. ``lost``: proposals of groups
+        that the root's answer does not repeat.
+        """
         first = self.count - len(self.batch) + 1
         members = [GroupMember(offset=n, reflection=one) for n, one in enumerate(self.batch, first)]
-        answer = read_operations(
-            {"operations": list(operations)}, [(one.reflection_id,) for one in self.batch]
-        )
+        items = [(one.reflection_id,) for one in self.batch]
+        answer, aside = (read_operations({"operations": list(one)}, items) for one in (operations, lost))
         result = NodeResult(
             status="ok",
             operations=answer.operations,
+            aside=aside.operations,
             seen=tuple(
                 Seen(
                     reflection_id=one.reflection.reflection_id,
@@ -95,7 +101,7 @@ class Teaching:
             ),
         )
         said = [Lesson(member=one, text=lesson_of(one.reflection)) for one in members]
-        coverage = Coverage(base=self.playbook, lessons=said, result=result).witnessed()
+        coverage = Coverage(base=self.playbook, lessons=said, result=result).witnessed().with_proposals()
         if question := coverage.question():
             says = [
                 (lesson, place)
@@ -208,6 +214,17 @@ def test_a_consolidation_gives_an_entry_no_words_of_another_source_alone() -> No
     both_ids = [entry.id for entry in teaching.playbook.entries]
     teaching.learn(op("MERGE", "Refund customers without receipts at once", *both_ids))
     assert "Refund customers with receipts at once" in teaching.shown()
+
+
+@both
+def test_a_check_calls_word_is_no_support_for_a_groups_proposal_that_rides_on_a_lesson(
+    rules: Mapping[str, Any],
+) -> None:
+    teaching = knowing(rules, VICTIM)
+    teaching.say(OTHER, "abcd")
+    teaching.say(ORDER, "x")
+    teaching.learn(misled=RIDING, lost=[op("ADD", RIDING)])
+    assert RIDING not in teaching.shown()
 
 
 # ---- tags
