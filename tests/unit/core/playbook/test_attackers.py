@@ -277,3 +277,13 @@ def test_a_long_advice_is_read_as_often_for_many_operations_without_sources_as_f
         teaching.learn(*(op("ADD", f"Claim {n} on all items") for n in range(operations)))
         misses.append(lessons._said_at_length.cache_info().misses)
     assert misses[0] == misses[1]
+
+
+def test_a_lesson_is_compared_with_those_alone_that_may_be_a_misspelling_of_it() -> None:
+    """Of 2,000 lessons of one length each was compared with all others, which took minutes."""
+    index = lessons.Index()
+    for n in range(200):
+        index.put(str(n), f"Refund customers of warehouse {chr(97 + n // 26)}{chr(97 + n % 26)}abcdefg")
+    index.put("right", "Refund customers of the department")
+    assert max(map(len, index._alike.values())) <= 2
+    assert index.saying("Refund customers of the depatrment") == ("right",)
