@@ -5,6 +5,7 @@ The curator's reply is the attacker's; what counts is read, verified and screene
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations, islice
 from typing import Any
 
 import pytest
@@ -282,8 +283,8 @@ def test_a_long_advice_is_read_as_often_for_many_operations_without_sources_as_f
 def test_a_lesson_is_compared_with_those_alone_that_may_be_a_misspelling_of_it() -> None:
     """Of 2,000 lessons of one length each was compared with all others, which took minutes."""
     index = lessons.Index()
-    for n in range(200):
-        index.put(str(n), f"Refund customers of warehouse {chr(97 + n // 26)}{chr(97 + n % 26)}abcdefg")
+    for one, other in islice(combinations("hijklmnopqrstuvwxyz", 2), 150):
+        index.put(one + other, f"Refund customers of warehouse {one}{other}abcdefg")
     index.put("right", "Refund customers of the department")
-    assert max(map(len, index._alike.values())) <= 2
+    assert max(map(len, index._alike.values())) == 1
     assert index.saying("Refund customers of the depatrment") == ("right",)
