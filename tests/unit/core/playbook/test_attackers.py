@@ -16,6 +16,7 @@ from combee.core.playbook.coverage import Coverage, Lesson, lesson_of
 from combee.core.playbook.operations import read_operations
 from combee.core.playbook.versions import empty
 from combee.core.text.similarity import lessons
+from combee.core.text.similarity.wording import of_long
 from combee_schemas.base import Shown, Source
 from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import BulletTag, Reflection
@@ -274,9 +275,9 @@ def test_a_long_advice_is_read_as_often_for_many_operations_without_sources_as_f
         teaching = Teaching(rules=TEAM)
         for n in range(300):
             teaching.say(f"Lesson {n} of the day", "a", advice=f"Advice {n}: " + "and so on " * 40)
-        lessons._said_at_length.cache_clear()
+        of_long.cache_clear()
         teaching.learn(*(op("ADD", f"Claim {n} on all items") for n in range(operations)))
-        misses.append(lessons._said_at_length.cache_info().misses)
+        misses.append(of_long.cache_info().misses)
     assert misses[0] == misses[1]
 
 

@@ -11,7 +11,6 @@ from typing import TypeVar
 from rapidfuzz.distance import OSA
 
 from combee.core.playbook.derived import once_per_version
-from combee.core.text.forms import SHORT
 from combee.core.text.similarity.wording import Wording, is_plain, wording
 from combee_schemas.playbook import Entry, Playbook
 
@@ -26,22 +25,12 @@ _LOOK_ALIKE = frozenset({"causally", "complaint", "scrapping", "stripping"})
 
 def same_lesson(content: str, other: str) -> bool:
     """Return whether two contents are equal: same numbers, same words in the same order."""
-    return _agree(_said(content), _said(other))
+    return _agree(wording(content), wording(other))
 
 
 def at_odds(content: str, other: str) -> bool:
     """Return whether two contents differ only in figures or in a negation: they may contradict each other."""
     return not same_lesson(content, other) and wording(content).subject == wording(other).subject != ""
-
-
-def _said(text: str) -> Wording:
-    return wording(text) if len(text) <= SHORT else _said_at_length(text)
-
-
-@lru_cache(256)
-def _said_at_length(text: str) -> Wording:
-    """Return the wording of a long text, cached for its batch's calls only, because nobody else needs it."""
-    return wording.__wrapped__(text)
 
 
 def _agree(own: Wording, other: Wording) -> bool:

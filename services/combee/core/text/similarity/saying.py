@@ -26,7 +26,7 @@ from combee.core.text.similarity.embeddings import (
 )
 from combee.core.text.similarity.lessons import Index, same_lesson
 from combee.core.text.similarity.overlap import said_words
-from combee.core.text.similarity.wording import MARKS, NEGATIONS, Wording, done, is_plain, wording
+from combee.core.text.similarity.wording import MARKS, NEGATIONS, done, is_plain, wording
 
 Verdict = Literal["yes", "no", "ask"]
 By = Literal["words", "meaning"]
@@ -194,11 +194,7 @@ def _has_the_same_exact_words(text: str, lesson: str) -> bool:
 
 
 def _turns(text: str) -> Sequence[str]:
-    return sorted(word for word in _wording(text).words if word in _TURNS)
-
-
-def _wording(text: str) -> Wording:
-    return wording(text) if len(text) <= SHORT else wording.__wrapped__(text)
+    return sorted(word for word in wording(text).words if word in _TURNS)
 
 
 def _share(text: str, lesson: str) -> float:
@@ -209,7 +205,7 @@ def _share(text: str, lesson: str) -> float:
 
 def _stems(text: str) -> Sequence[str]:
     """Return the stems of all words of a text, grammar included, in their order."""
-    return [done(word) if is_plain(word) else word for word in _wording(text).words if word not in MARKS]
+    return [done(word) if is_plain(word) else word for word in wording(text).words if word not in MARKS]
 
 
 def _sentences(text: str) -> tuple[Sentence, ...]:

@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
 
-from combee.core.text.forms import comparable
+from combee.core.text.forms import SHORT, comparable
 
 _CONTENTS_REMEMBERED = 8_192
+_LONG_REMEMBERED = 256
+"""Of texts longer than most entries, each of which takes up to 100 KB: enough for the calls of a batch."""
 SAME_SIGNS = str.maketrans(
     {"’": "'", "‘": "'", "“": '"', "”": '"', "−": "-", "–": "-", "—": " , ", "×": "*", "÷": "/"}
     | {"≤": "<=", "≥": ">=", "≠": "!=", "&": " and ", "…": " , "}
@@ -73,9 +75,13 @@ class Wording:
     """The words without numbers and negations, i.e. the topic."""
 
 
-@lru_cache(_CONTENTS_REMEMBERED)
 def wording(content: str) -> Wording:
     """Return the wording of a content."""
+    return of_short(content) if len(content) <= SHORT else of_long(content)
+
+
+def read_wording(content: str) -> Wording:
+    """Return the same, and remember nothing: a whole reflection is as large as a thousand entries."""
     text = _plain_text(content.casefold() if content.isupper() else content)
     tokens = list(chain.from_iterable(map(_said, _sentences(text))))
     while tokens[-1:] == ["."]:
@@ -85,6 +91,9 @@ def wording(content: str) -> Wording:
     numbers = set(filter(_is_number, figures))
     about = [word for word in words if word not in NEGATIONS and word not in numbers]
     return Wording(words=words, text=" ".join(words), figures=figures, subject=" ".join(about))
+
+
+of_short, of_long = lru_cache(_CONTENTS_REMEMBERED)(read_wording), lru_cache(_LONG_REMEMBERED)(read_wording)
 
 
 def _plain_text(text: str) -> str:
