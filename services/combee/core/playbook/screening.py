@@ -282,8 +282,8 @@ class Screen:
     def _not_united(self, operation: Operation, known: Mapping[str, Entry], relations: Relations) -> str:
         """Return why a consolidation, which has no new evidence, must not make an operation; empty: it may.
 
-        It may only unite what its entries say, and what this adds to an entry must have as much support of the
-        others as changing it needs. It removes what as many runs found harmful.
+        It may only unite what its entries say, and what this adds to an entry must have as much support of others
+        that say all of it as changing it needs. It removes what as many runs found harmful.
         """
         entries = [known[entry_id] for entry_id in union(operation.entry_ids) if entry_id in known]
         if by_hand := [entry.id for entry in entries if entry.by_hand]:
@@ -294,7 +294,12 @@ class Screen:
         if not relations.unites(operation.content, [entry.content for entry in entries]):
             return "it says more than its entries, and a consolidation has no new evidence"
         for entry in entries if self.rules.several else ():
-            others = [other for other in entries if other.id != entry.id]
+            others = [
+                other
+                for other in entries
+                if other.id != entry.id
+                and relations.unites(operation.content, [entry.content, other.content])
+            ]
             names = {name for other in others for name in supporters(other)}
             support = Support(
                 len(self.rules.counted(names, entry)), sum(other.evidence_count for other in others)

@@ -219,6 +219,20 @@ def test_a_consolidation_gives_an_entry_no_words_of_another_source_alone() -> No
 
 
 @both
+def test_a_consolidation_gives_what_one_source_adds_no_support_of_those_who_say_the_rest(
+    rules: Mapping[str, Any],
+) -> None:
+    first, again = "Ask for the order number before anything else", "Ask for the order number first"
+    teaching = knowing(rules, first, again)
+    teaching.say(RIDING, "x")
+    teaching.learn()
+    ids = [entry.id for entry in teaching.playbook.entries]
+    teaching.learn(op("MERGE", RIDING, *ids))
+    assert {first, again} <= teaching.shown()
+    assert all(set(entry.sources) == {"x"} for entry in teaching.playbook.entries if entry.content == RIDING)
+
+
+@both
 def test_a_check_calls_word_is_no_support_for_a_groups_proposal_that_rides_on_a_lesson(
     rules: Mapping[str, Any],
 ) -> None:
