@@ -24,7 +24,7 @@ from combee.core.text.similarity.embeddings import UNMEASURED, Thresholds, cosin
 from combee.core.text.similarity.lessons import same_lesson
 from combee.core.text.similarity.measuring import Pair, proposed, verdicts
 from combee.core.text.similarity.overlap import Overlap, said_words
-from combee.core.text.similarity.wording import wording
+from combee.core.text.similarity.wording import of_short
 from combee.log.evaluation.labelled_pairs import labelled_pairs
 from combee_schemas.playbook import ACE_SECTIONS, Entry
 from combee_schemas.scan import Operation, OperationKind
@@ -324,7 +324,7 @@ def _speed() -> None:
     draft = apply_operations(empty("p"), operations[:400], ())
     base = empty("p").model_copy(update={"entries": tuple(draft.entries.values()), "next_id": draft.next_id})
     for batch_operations in (operations[400:450], operations):
-        wording.cache_clear()
+        of_short.cache_clear()
         for what in ("first", "again"):
             began = time.perf_counter()
             after = apply_operations(base, batch_operations, ())

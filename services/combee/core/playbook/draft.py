@@ -166,8 +166,7 @@ class Draft:
 
     def linked(self, entry: Entry) -> Entry:
         """Return an entry that waits, with the links of its content."""
-        content = entry.content[:MAX_DETAIL_CHARS]
-        replaces, rivals = self.replaces.get(content, ()), self.rivals.get(content, ())
+        replaces, rivals = self.replaces.get(entry.content, ()), self.rivals.get(entry.content, ())
         if not (replaces or rivals):
             return entry
         update = {"replaces": union(entry.replaces, replaces), "rivals": union(entry.rivals, rivals)}

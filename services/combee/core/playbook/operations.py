@@ -115,9 +115,13 @@ def _read(item: object, sources: Sources, everything: tuple[str, ...]) -> Operat
     kind = _kind(item)
     if kind is None:
         return None
-    content = clean_line(str(item.get("content") or ""), MAX_CONTENT_CHARS)
-    targets = _texts(item.get("entry_ids"))
     needs_content = kind != OperationKind.REMOVE
+    # A removal says nothing: reflections that say its text would be evidence for it.
+    content = clean_line(str(item.get("content") or ""), MAX_CONTENT_CHARS) if needs_content else ""
+    targets = _texts(item.get("entry_ids"))
+    if kind != OperationKind.MERGE:
+        # What reflections say of a further entry would count against the first one.
+        targets = targets[: TARGETS[kind]]
     if len(targets) < TARGETS[kind] or (needs_content and not content):
         return None
     named = _numbers(item.get("sources"), sources)
@@ -125,7 +129,7 @@ def _read(item: object, sources: Sources, everything: tuple[str, ...]) -> Operat
         kind=kind,
         section=_section(str(item.get("section") or "")),
         content=content,
-        entry_ids=() if kind == OperationKind.ADD else targets,
+        entry_ids=targets,
         evidence=union(*(sources[n - 1] for n in named)) if named else everything,
     )
 

@@ -210,13 +210,13 @@ class Screen:
     revoked: frozenset[str] = frozenset()
     """Reflections that bear nothing out."""
     unsure: frozenset[str] = frozenset()
-    """Reflections of which only a model's check call says that a text says them: evidence, but no support."""
+    """Reflections of which only a model (a check call, or embeddings) says that a text says them: no support."""
     against: Mapping[str, frozenset[str]] = field(default_factory=lambda: MappingProxyType({}))
     """By reflection, the entries that it speaks against."""
     needs_evidence: bool = False
     """Whether an operation without evidence is refused: the batch has reflections."""
     rivals: Ids = field(default_factory=lambda: NOTHING)
-    """By content, the entries that a rewrite with this content would have changed: the guards refused it."""
+    """By content, as conflicts name it: the entries that a refused rewrite with it would have changed."""
 
     @classmethod
     def of(cls, base: Playbook, update: Update, gone: Iterable[str], holds: Holds = "entries") -> "Screen":
@@ -325,19 +325,30 @@ class Screen:
             if operation.kind == OperationKind.REMOVE or not operation.evidence:
                 continue
             passed.append(_added(operation, known))
+            # Only words tie a text to an entry: who says it later need not have a word against that entry.
             spoken_of = [
                 entry_id
                 for entry_id in operation.entry_ids
-                if entry_id in known and self._speaking_of(operation, known[entry_id])
+                if entry_id in known
+                and self._speaking_of(operation, known[entry_id])
+                and _is_related(operation.content, known[entry_id].content)
             ]
             is_link = (
                 operation.kind == OperationKind.UPDATE
                 or len(known.keys() & {*operation.entry_ids}) >= TO_MERGE
             )
             if spoken_of and is_link and self.rules.weighs:
-                content = operation.content[:MAX_DETAIL_CHARS]
+                content = operation.content
                 replaces[content] = union(replaces.get(content, ()), spoken_of)
-        return Screened(passed=passed, seen=seen, refused=refused, replaces=replaces, rivals=self.rivals)
+        rivals = {
+            operation.content: tuple(
+                entry_id
+                for entry_id in self.rivals.get(operation.content[:MAX_DETAIL_CHARS], ())
+                if entry_id in known and _is_related(operation.content, known[entry_id].content)
+            )
+            for operation in passed
+        }
+        return Screened(passed=passed, seen=seen, refused=refused, replaces=replaces, rivals=rivals)
 
     def _speaking_of(self, operation: Operation, entry: Entry) -> frozenset[str]:
         """Return the reflections of an operation that speak of an entry, in its words or against it."""
@@ -354,32 +365,26 @@ class Screen:
             return operation
         kept = tuple(
             entry_id
-            for entry_id in operation.entry_ids
-            if entry_id not in known
-            or (support := self._support(operation, known[entry_id])).suffices(
+            for entry_id in union(operation.entry_ids)
+            if entry_id in known
+            and (support := self._support(operation, known[entry_id])).suffices(
                 self.rules.to_change(known[entry_id], support.names)
             )
         )
-        is_merge = len(known.keys() & set(kept)) >= TO_MERGE
-        return operation.model_copy(update={"entry_ids": kept}) if is_merge else operation
+        return operation.model_copy(update={"entry_ids": kept}) if len(kept) >= TO_MERGE else operation
 
-    def _support(self, operation: Operation, entry: Entry | None) -> Support:
-        """Return the support for an operation on an entry; for a removal, earlier runs that it harmed count, too."""
-        if entry is None:
-            return self._weight(frozenset(operation.evidence).difference(self.revoked))
+    def _support(self, operation: Operation, entry: Entry) -> Support:
+        """Return the support for an operation on an entry.
+
+        For a removal, earlier runs that it harmed count, too, unless as many found it helpful: some run or other
+        calls nearly every entry harmful once.
+        """
         speaking = self._speaking_of(operation, entry)
-        if operation.kind == OperationKind.REMOVE and speaking and self.rules.weighs:
-            return self._weight(speaking, entry, harmed=True)
-        return self._weight(speaking, entry)
-
-    def _weight(
-        self, reflections: Collection[str], entry: Entry | None = None, *, harmed: bool = False
-    ) -> Support:
-        names = {self._name(one) for one in reflections}
-        earlier = entry.harmed if entry is not None and harmed else ()
-        counted = self.rules.counted({*names, *earlier}, entry)
-        count = sum(self._name(one) in counted for one in reflections)
-        more = entry.harmful if entry is not None and counted.intersection(earlier) else 0
+        is_removal = operation.kind == OperationKind.REMOVE and speaking and self.rules.weighs
+        earlier = entry.harmed if is_removal and entry.harmful > entry.helpful else ()
+        counted = self.rules.counted({*map(self._name, speaking), *earlier}, entry)
+        count = sum(self._name(one) in counted for one in speaking)
+        more = entry.harmful if counted.intersection(earlier) else 0
         return Support(len(counted), count + more, counted)
 
     def _too_few_for(self, operation: Operation, known: Mapping[str, Entry]) -> str:
@@ -388,25 +393,23 @@ class Screen:
             return self._not_united(operation, known)
         for entry_id in operation.entry_ids:
             entry = known.get(entry_id)
+            if entry is None:
+                # Nobody has spoken of what the batch itself adds, whose id can be foreseen.
+                if self.rules.weighs:
+                    return f"there is no {entry_id}"
+                continue
             support = self._support(operation, entry)
-            needed = (
-                self.rules.to_change_unknown if entry is None else self.rules.to_change(entry, support.names)
-            )
+            needed = self.rules.to_change(entry, support.names)
             if not support.suffices(needed):
-                person = entry is not None and entry.by_hand
-                stands = f"a person stands behind {entry_id}" if person else f"it would change {entry_id}"
-                return f"{stands}: {support.told(needed)} say so"
-        there = [entry_id for entry_id in union(operation.entry_ids) if entry_id in known]
-        is_merge = operation.kind == OperationKind.MERGE and len(set(operation.entry_ids)) > 1
-        if self.rules.weighs and is_merge and len(there) == 1:
-            return f"of those to merge only {there[0]} is there"
+                stands = "a person stands behind" if entry.by_hand else "it would change"
+                return f"{stands} {entry_id}: {support.told(needed)} say so"
         return ""
 
     def _not_united(self, operation: Operation, known: Mapping[str, Entry]) -> str:
         """Return why a consolidation, which has no new evidence, must not make an operation; empty: it may.
 
-        It may only unite what its entries say, and what this adds to an entry must have as much support of the
-        others as changing it needs. It removes what as many runs found harmful.
+        It may only unite what its entries say, and what this adds to an entry must have as much support of
+        others that say all of it as changing it needs. It removes what as many runs found harmful.
         """
         entries = [known[entry_id] for entry_id in union(operation.entry_ids) if entry_id in known]
         if by_hand := [entry.id for entry in entries if entry.by_hand]:
@@ -417,12 +420,16 @@ class Screen:
         if not unites(operation.content, [entry.content for entry in entries]):
             return "it says more than its entries, and a consolidation has no new evidence"
         for entry in entries if self.rules.several else ():
-            others = [other for other in entries if other.id != entry.id]
+            others = [
+                other
+                for other in entries
+                if other.id != entry.id and unites(operation.content, [entry.content, other.content])
+            ]
             names = {name for other in others for name in supporters(other)}
             support = Support(
                 len(self.rules.counted(names, entry)), sum(other.evidence_count for other in others)
             )
-            needed = self.rules.to_change(entry)
+            needed = self.rules.to_change(entry, names)
             if not (support.suffices(needed) or same_lesson(operation.content, entry.content)):
                 return f"it would change {entry.id}: behind the others stand {support.told(needed)}"
         return ""
@@ -465,13 +472,15 @@ class Screen:
             )
             return Review(entries=tuple(map(activated, pending)), changes=tuple(promoted))
         known, there = {entry.id for entry in before}, {entry.id: entry for entry in after}
+        # Too few taught in the batch to say of a lesson that nobody supports it: one that floods ages nothing.
+        is_told = len(self.rules.counted({*self.names.values()})) >= self.rules.quorum
         entries, changes, replaced = list[Entry](), list[Change](), set[str]()
         for entry in pending:
             candidate = Candidate.of(entry, supported.get(entry.id, ()), self.supporting)
             about = [there[one] for one in (*entry.replaces, *entry.rivals) if one in there]
             why = candidate.waits_for(policy, self, about) or (NO_ROOM if entry.id in full else "")
             if why:
-                outcome, change = candidate.waiting(policy, why, is_new=entry.id not in known)
+                outcome, change = candidate.waiting(policy, why, ages=is_told and entry.id in known)
             else:
                 outcome, change = candidate.promoted(is_new=entry.id not in known)
                 outdated = [one.id for one in about if candidate.supersedes(one, self)]
@@ -505,8 +514,8 @@ EVERYTHING = Screen()
 
 def unsure_of(seen: Iterable[Seen], rules: Rules) -> frozenset[str]:
     """Return the reflections that are no support: a model may take a text that rides on a lesson for that lesson."""
-    checked = (reflection.reflection_id for reflection in seen if reflection.covered == "check")
-    return frozenset(checked) if rules.weighs else frozenset()
+    by_a_model = (one.reflection_id for one in seen if one.covered in {"check", "meaning"})
+    return frozenset(by_a_model) if rules.weighs else frozenset()
 
 
 def supporting(seen: Iterable[Seen], settings: PlanSettings) -> dict[str, str]:
@@ -656,9 +665,9 @@ class Candidate:
         is_rival = rival.id in self.entry.rivals
         return is_rival and is_silent and support.suffices(screen.rules.to_change_unknown)
 
-    def waiting(self, policy: Probation, why: str, *, is_new: bool) -> tuple[Entry, Change | None]:
+    def waiting(self, policy: Probation, why: str, *, ages: bool) -> tuple[Entry, Change | None]:
         """Return the entry, proposed, and its removal if nobody supports it any more."""
-        waited = 0 if self.gained or is_new else self.entry.unsupported_batches + 1
+        waited = 0 if self.gained else self.entry.unsupported_batches + ages
         update: dict[str, object] = {
             "state": PROPOSED,
             "support": self.support[-EVIDENCE_KEPT:],

@@ -203,11 +203,12 @@ def test_an_operation_on_an_entry_that_its_batch_adds_is_judged_as_on_any_other(
     assert states(later) == states(made)
 
 
-def test_enough_sources_reword_an_entry_that_their_batch_adds() -> None:
-    reword = op(UPDATE, OTHER, BORN, evidence=("r-3", "r-4"))
-    both = [seen("r-3", "shop"), seen("r-4", "desk")]
-    made = learned(empty("p"), [add(PLAIN, "r-1", "r-2"), reword], [*HONEST, *both], **PUBLIC)
-    assert states(made) == {OTHER: "active"}
+def test_nobody_rewords_an_entry_that_their_batch_adds_however_many_say_the_other_text() -> None:
+    reword = op(UPDATE, OTHER, BORN, evidence=("r-3", "r-4", "r-5"))
+    others = [seen("r-3", "shop"), seen("r-4", "desk"), seen("r-5", "bank")]
+    for rules in (TEAM, PUBLIC):
+        made = learned(empty("p"), [add(PLAIN, "r-1", "r-2"), reword], [*HONEST, *others], **rules)
+        assert states(made) == {PLAIN: "active", OTHER: "active"}
 
 
 def test_of_two_rewordings_of_an_entry_that_their_batch_adds_the_newest_evidence_wins() -> None:

@@ -372,7 +372,7 @@ class Recomputation:
             if own is not None:
                 candidate = Candidate.of(own, supported.get(entry_id, ()), names)
                 if why := candidate.waits_for(policy, screen, back):
-                    entries[entry_id], _ = candidate.waiting(policy, why, is_new=True)
+                    entries[entry_id], _ = candidate.waiting(policy, why, ages=False)
                 else:
                     stays = (one for one in back if one.id in own.rivals)
                     back = [one for one in stays if not candidate.supersedes(one, screen)]

@@ -203,23 +203,24 @@ class Coverage:
         They speak against the entries of a REMOVE, or advise the operation's words next to their lesson.
         """
         contents = {entry.id: entry.content for entry in self.base.entries}
-        by_id = {lesson.reflection.reflection_id: lesson for lesson in self.lessons}
+        named, supporting = defaultdict[str, list[int]](list), defaultdict[int, list[str]](list)
+        for place, operation in enumerate(self.operations):
+            for reflection_id in operation.evidence:
+                named[reflection_id].append(place)
 
-        def supports(reflection_id: str, operation: Operation) -> bool:
-            lesson = by_id.get(reflection_id)
-            if lesson is None:
-                return False
+        def supports(lesson: Lesson, operation: Operation) -> bool:
             if operation.kind == OperationKind.REMOVE:
                 removed = [contents[entry_id] for entry_id in operation.entry_ids if entry_id in contents]
                 return _is_against(lesson.reflection, operation, removed)
             advice = lesson.reflection.correct_approach
             return advice != lesson.text and same_lesson(operation.content, advice)
 
-        supporting = (
-            (place, tuple(one for one in operation.evidence if supports(one, operation)))
-            for place, operation in enumerate(self.operations)
-        )
-        return {place: ids for place, ids in supporting if ids}
+        # By reflection, because the words of a long one are remembered only for a while.
+        for lesson in self.lessons:
+            for place in named.get(lesson.reflection.reflection_id, ()):
+                if supports(lesson, self.operations[place]):
+                    supporting[place].append(lesson.reflection.reflection_id)
+        return {place: tuple(ids) for place, ids in sorted(supporting.items())}
 
     @cached_property
     def covering(self) -> Mapping[int, int]:
@@ -549,8 +550,9 @@ class Coverage:
             }
             if n is not None and place is not None:
                 operation, match = self.statements[place].operation, self.matches[n][place]
-                is_added = operation is not None and operation >= own
-                update |= {"covered": "carried" if is_added else match.by, "score": round(match.score, 2)}
+                # A proposal that only a model takes for the lesson is no more support for being carried.
+                is_carried = operation is not None and operation >= own and match.by == "words"
+                update |= {"covered": "carried" if is_carried else match.by, "score": round(match.score, 2)}
             yield seen.model_copy(update=update)
 
 

@@ -8,11 +8,9 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import TypeVar
 
-from rapidfuzz import process
 from rapidfuzz.distance import OSA
 
 from combee.core.playbook.derived import once_per_version
-from combee.core.text.forms import SHORT
 from combee.core.text.similarity.wording import Wording, is_plain, wording
 from combee_schemas.playbook import Entry, Playbook
 
@@ -27,22 +25,12 @@ _LOOK_ALIKE = frozenset({"causally", "complaint", "scrapping", "stripping"})
 
 def same_lesson(content: str, other: str) -> bool:
     """Return whether two contents are equal: same numbers, same words in the same order."""
-    return _agree(_said(content), _said(other))
+    return _agree(wording(content), wording(other))
 
 
 def at_odds(content: str, other: str) -> bool:
     """Return whether two contents differ only in figures or in a negation: they may contradict each other."""
     return not same_lesson(content, other) and wording(content).subject == wording(other).subject != ""
-
-
-def _said(text: str) -> Wording:
-    return wording(text) if len(text) <= SHORT else _said_at_length(text)
-
-
-@lru_cache(256)
-def _said_at_length(text: str) -> Wording:
-    """Return the wording of a long text, cached for its batch's calls only, because nobody else needs it."""
-    return wording.__wrapped__(text)
 
 
 def _agree(own: Wording, other: Wording) -> bool:
@@ -80,8 +68,8 @@ class Index:
         self._wordings: dict[str, Wording] = {}
         self._saying: dict[str, Group] = {}
         self._about: dict[str, Group] = {}
-        self._alike: dict[tuple[int, tuple[str, ...]], Group] = {}
-        """Number of words and figures → texts, removed entries included; only such texts can be misspellings."""
+        self._alike: dict[str, Group] = {}
+        """Words by their letters → texts, removed entries included; only such texts can be misspellings."""
         self._own: set[int] = set()
         """Ids of the groups that no copy shares: only these may be changed."""
 
@@ -111,7 +99,7 @@ class Index:
         own = self._wordings[entry_id] = wording(content)
         self._group(self._saying, own.text)[entry_id] = None
         self._group(self._about, own.subject)[entry_id] = None
-        self._group(self._alike, _frame(own))[own.text] = None
+        self._group(self._alike, _by_letters(own))[own.text] = None
 
     def drop(self, entry_id: str) -> None:
         """Forget an entry."""
@@ -126,7 +114,7 @@ class Index:
         own = wording(content)
         if self._saying.get(own.text) == {}:
             del self._saying[own.text]
-            del self._group(self._alike, _frame(own))[own.text]
+            del self._group(self._alike, _by_letters(own))[own.text]
 
     def saying(self, content: str) -> tuple[str, ...]:
         """Return the entries with the same lesson as ``content``, in order of insertion."""
@@ -134,11 +122,9 @@ class Index:
         exact = self._saying.get(own.text)
         if exact:
             return tuple(exact)
-        alike = self._alike.get(_frame(own), {})
-        near = process.extract(own.text, alike.keys(), scorer=OSA.distance, score_cutoff=1, limit=None)
         return tuple(
             entry_id
-            for text, _, _ in near
+            for text in self._alike.get(_by_letters(own), {})
             for entry_id in self._saying[text]
             if _agree(own, self._wordings[entry_id])
         )
@@ -151,8 +137,15 @@ class Index:
             yield from (other for other in others if self._wordings[other].text != own.text)
 
 
-def _frame(own: Wording) -> tuple[int, tuple[str, ...]]:
-    return len(own.words), own.figures
+def _by_letters(own: Wording) -> str:
+    """Return a text that is equal for wordings which differ in a misspelt word: it has the same letters."""
+    return " ".join(map(_letters, own.words))
+
+
+@lru_cache(8_192)
+def _letters(word: str) -> str:
+    may_be_misspelt = len(word) >= SHORTEST_MISSPELT and is_plain(word)
+    return "".join(sorted(set(word))) if may_be_misspelt else word
 
 
 def _indexed(playbook: Playbook) -> Index:

@@ -13,7 +13,7 @@ from itertools import chain
 from combee.core.text.figures import figures, qualifiers
 from combee.core.text.forms import SHORT
 from combee.core.text.similarity.relevance import rarity
-from combee.core.text.similarity.wording import MARKS, NEGATIONS, wording
+from combee.core.text.similarity.wording import MARKS, NEGATIONS, read_wording, wording
 from combee_schemas.playbook import Entry
 
 ALIKE = 0.4
@@ -141,8 +141,7 @@ def contradicts(text: str, content: str) -> bool:
         return False
     sentences = [
         sentence
-        for sentence in _SENTENCE.split(text)
-        for others in (_plain(sentence),)
+        for sentence, others in _plain_sentences(text)
         if len(words & others) >= REARRANGED * len(words | others)
     ]
     return bool(sentences) and not any(_exact(sentence) == _exact(content) for sentence in sentences)
@@ -154,11 +153,17 @@ def _plain(content: str) -> Words:
     return frozenset(word for word in _words(content) - NEGATIONS if not _NUMBER.fullmatch(word))
 
 
-@lru_cache(256)
+@lru_cache(8)
 def _plain_of_long(text: str) -> Words:
     """Return the plain words of a whole reflection, cached for its batch's calls only."""
-    words = frozenset(wording.__wrapped__(text).words) - MARKS - NEGATIONS
+    words = frozenset(read_wording(text).words) - MARKS - NEGATIONS
     return frozenset(word for word in words if not _NUMBER.fullmatch(word))
+
+
+@lru_cache(8)
+def _plain_sentences(text: str) -> Sequence[tuple[str, Words]]:
+    """Return the sentences of a text with their plain words; a long one may have more than are remembered."""
+    return tuple((sentence, _plain(sentence)) for sentence in _SENTENCE.split(text))
 
 
 def common(content: str, other: str) -> float:
@@ -182,8 +187,12 @@ def said_words(text: str) -> Words:
     return _words(text) - _STOP
 
 
-@lru_cache(4_096)
 def _words(content: str) -> Words:
+    return _words_of_short(content) if len(content) <= SHORT else _words_of_short.__wrapped__(content)
+
+
+@lru_cache(4_096)
+def _words_of_short(content: str) -> Words:
     return frozenset(wording(content).words) - MARKS
 
 

@@ -26,7 +26,7 @@ from combee.core.text.similarity.embeddings import (
 )
 from combee.core.text.similarity.lessons import Index, same_lesson
 from combee.core.text.similarity.overlap import said_words
-from combee.core.text.similarity.wording import MARKS, NEGATIONS, Wording, done, is_plain, wording
+from combee.core.text.similarity.wording import MARKS, NEGATIONS, done, is_plain, wording
 
 Verdict = Literal["yes", "no", "ask"]
 By = Literal["words", "meaning"]
@@ -45,9 +45,9 @@ _TURNS = NEGATIONS | {"avoid", "except", "nobody", "nothing", "nowhere", "only",
 _STOPS = frozenset({".", "?"})
 _EMPTY = frozenset(
     {"are", "be", "been", "is", "it", "its", "must", "our", "please", "should", "that", "these", "this"}
-    | {"those", "very", "was", "we", "were", "will", "you", "your"}
+    | {"those", "very", "was", "were", "will"}
 )
-"""Words without which a sentence says the same."""
+"""Words without which a sentence says the same; "we" and "you" say who is meant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class Statements:
             self._same.put(str(place), text)
             for word in said_words(text):
                 self._having[word].append(place)
-            for sentence in _sentences(text):
+            for sentence in set(_sentences(text)):
                 self._containing[sentence].append(place)
             if own := unit(self._vectors.get(text, ())):
                 self._units[place] = own
@@ -170,7 +170,7 @@ class Statements:
 
 
 def _says(text: str, lesson: str) -> bool:
-    """Return whether a text has the sentences of a lesson in the same words, and no others.
+    """Return whether a text has the sentences of a lesson in the same words and order, and no others.
 
     Others could be advice that nobody gave, which must not ride on the support of the lesson.
     """
@@ -194,11 +194,7 @@ def _has_the_same_exact_words(text: str, lesson: str) -> bool:
 
 
 def _turns(text: str) -> Sequence[str]:
-    return sorted(word for word in _wording(text).words if word in _TURNS)
-
-
-def _wording(text: str) -> Wording:
-    return wording(text) if len(text) <= SHORT else wording.__wrapped__(text)
+    return sorted(word for word in wording(text).words if word in _TURNS)
 
 
 def _share(text: str, lesson: str) -> float:
@@ -209,15 +205,15 @@ def _share(text: str, lesson: str) -> float:
 
 def _stems(text: str) -> Sequence[str]:
     """Return the stems of all words of a text, grammar included, in their order."""
-    return [done(word) if is_plain(word) else word for word in _wording(text).words if word not in MARKS]
+    return [done(word) if is_plain(word) else word for word in wording(text).words if word not in MARKS]
 
 
-def _sentences(text: str) -> frozenset[Sentence]:
+def _sentences(text: str) -> tuple[Sentence, ...]:
     return _sentences_of(text) if len(text) <= SHORT else _sentences_of.__wrapped__(text)
 
 
 @lru_cache(4_096)
-def _sentences_of(text: str) -> frozenset[Sentence]:
+def _sentences_of(text: str) -> tuple[Sentence, ...]:
     """Return the sentences of a text, each as its words in their order."""
     sentences: list[list[str]] = [[]]
     for word in wording(text).words:
@@ -225,4 +221,4 @@ def _sentences_of(text: str) -> frozenset[Sentence]:
             sentences.append([])
         elif word not in _EMPTY:
             sentences[-1].append(word)
-    return frozenset(tuple(sentence) for sentence in sentences if sentence)
+    return tuple(tuple(sentence) for sentence in sentences if sentence)

@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
 
-from combee.core.text.forms import comparable
+from combee.core.text.forms import SHORT, comparable
 
 _CONTENTS_REMEMBERED = 8_192
+_LONG_REMEMBERED = 256
+"""Of texts longer than most entries, each of which takes up to 100 KB: enough for the calls of a batch."""
 SAME_SIGNS = str.maketrans(
-    {"’": "'", "‘": "'", "“": '"', "”": '"', "−": "-", "–": "-", "—": " ", "×": "*", "÷": "/"}
-    | {"≤": "<=", "≥": ">=", "≠": "!=", "&": " and ", "…": " "}
+    {"’": "'", "‘": "'", "“": '"', "”": '"', "−": "-", "–": "-", "—": " , ", "×": "*", "÷": "/"}
+    | {"≤": "<=", "≥": ">=", "≠": "!=", "&": " and ", "…": " , "}
 )
 _BOLD = re.compile(r"(?<!\w)\*\*(?=\S)(.{1,200}?)(?<=\S)\*\*(?!\w)")
 _SHORT_FORMS = (
@@ -73,9 +75,13 @@ class Wording:
     """The words without numbers and negations, i.e. the topic."""
 
 
-@lru_cache(_CONTENTS_REMEMBERED)
 def wording(content: str) -> Wording:
     """Return the wording of a content."""
+    return of_short(content) if len(content) <= SHORT else of_long(content)
+
+
+def read_wording(content: str) -> Wording:
+    """Return the same, and remember nothing: a whole reflection is as large as a thousand entries."""
     text = _plain_text(content.casefold() if content.isupper() else content)
     tokens = list(chain.from_iterable(map(_said, _sentences(text))))
     while tokens[-1:] == ["."]:
@@ -85,6 +91,9 @@ def wording(content: str) -> Wording:
     numbers = set(filter(_is_number, figures))
     about = [word for word in words if word not in NEGATIONS and word not in numbers]
     return Wording(words=words, text=" ".join(words), figures=figures, subject=" ".join(about))
+
+
+of_short, of_long = lru_cache(_CONTENTS_REMEMBERED)(read_wording), lru_cache(_LONG_REMEMBERED)(read_wording)
 
 
 def _plain_text(text: str) -> str:
@@ -115,8 +124,8 @@ def _sentences(text: str) -> Iterator[list[Clause]]:
             clause = []
             clauses = [clause]
         elif kind == "pause":
-            if ":" in token:
-                clause.append(":")
+            # "No, refunds are paid" is the contrary of "No refunds are paid".
+            clause.extend(":" if ":" in token else "," if NEGATIONS.intersection(clause[-1:]) else "")
             clause = []
             clauses.append(clause)
         elif kind == "code":
@@ -140,15 +149,14 @@ def _said(sentence: Iterable[Clause]) -> list[str]:
 
 
 def _without_emphasis(clause: Clause) -> Clause:
-    first = clause[0] if clause else ""
-    if first == "A":
-        return ["a", *clause[1:]]
-    if first not in _EMPHATIC:
-        return clause
-    for phrase in _EMPHASIS:
-        if tuple(clause[: len(phrase)]) == phrase:
-            return _without_emphasis(clause[len(phrase) :])
-    return clause
+    at = 0
+    while at < len(clause) and clause[at] in _EMPHATIC:
+        said = next((len(one) for one in _EMPHASIS if tuple(clause[at : at + len(one)]) == one), 0)
+        if not said:
+            break
+        at += said
+    left = clause[at:] if at else clause
+    return ["a", *left[1:]] if left[:1] == ["A"] else left
 
 
 def _comparable(words: list[str]) -> list[str]:

@@ -1,0 +1,46 @@
+"""What turns a lesson (a comma, who is meant, the order of steps) never counts as it; what says nothing does."""
+
+from combee.core.text.similarity.embeddings import Thresholds
+from combee.core.text.similarity.lessons import same_lesson
+from combee.core.text.similarity.saying import judge
+from support.rows import each_row
+
+LOOSE = Thresholds(meaning=0.8)
+NO_REFUNDS = "No refunds are paid after 30 days"
+
+
+@each_row(
+    ("text", "lesson"),
+    [
+        ("No, refunds are paid after 30 days", NO_REFUNDS),
+        ("No — refunds are paid after 30 days", NO_REFUNDS),
+        ("No… refunds are paid after 30 days", NO_REFUNDS),
+        ("Ask first never, refund gift cards", "Ask first, never refund gift cards"),
+        ("We pay the return shipping", "You pay the return shipping"),
+        ("Send it to your address", "Send it to our address"),
+        ("Issue the refund. Verify the account.", "Verify the account. Issue the refund."),
+    ],
+)
+def test_what_turns_a_lesson_is_not_that_lesson(text: str, lesson: str) -> None:
+    for one, other in ((text, lesson), (lesson, text)):
+        assert not same_lesson(one, other)
+        assert judge(one, other).verdict != "yes"
+        assert judge(one, other, cosine=1.0, thresholds=LOOSE).verdict != "yes"
+
+
+@each_row(
+    ("text", "lesson"),
+    [
+        ("Refund, escalate and close", "Refund escalate and close"),
+        ("When it is late — refund", "Refund when it is late"),
+        ("Check the account… and refund", "Check the account and refund"),
+        ("Check the id, not the name", "Check the id not the name"),
+    ],
+)
+def test_any_other_comma_or_dash_says_nothing(text: str, lesson: str) -> None:
+    assert judge(text, lesson).verdict == "yes"
+
+
+def test_emphasis_however_often_it_is_repeated_says_nothing() -> None:
+    """Eight thousand characters of it, as much as a lesson has, took more frames than Python has."""
+    assert same_lesson("please " * 1_100 + "refund", "Refund")
