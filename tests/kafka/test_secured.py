@@ -14,6 +14,7 @@ from combee.adapters.kafka import KafkaAdmin, KafkaLog, Reachability
 from combee.adapters.kafka.connection import Connection
 from combee.adapters.ports import ConfigurationError, Outgoing, TopicPartition
 from combee.assembly import backends
+from combee.cli.doctor import probes
 from combee.core.log import layout
 from combee.log.inspection.live import Live
 from combee.process.settings.loading import environment, load_settings
@@ -28,6 +29,7 @@ PREFIX = "combee"
 ADMIN, WORKER, READER = "admin", "worker", "reader"
 DENIED = tuple(f"denied-{n}" for n in range(9))
 NOBODY = "nobody"
+WRONG_PASSWORD = {"sasl_password": "wrong"}
 AT_ONCE_S = 8.0
 """Less than a request's time-out, which is 15 s."""
 STALL_S = 30.0
@@ -81,6 +83,13 @@ async def refusal(connection: Connection) -> str:
 # ---- reaching it
 
 
+async def test_doctor_says_why_no_broker_answers(secured: SecuredKafka) -> None:
+    with pytest.raises(ConfigurationError, match="the broker refuses User:"):
+        await probes.broker(connection(secured, WORKER, **WRONG_PASSWORD))
+    (answers,) = await probes.broker(connection(secured, WORKER))
+    assert answers.verdict == "ok"
+
+
 @pytest.mark.parametrize("way", get_args(Way))
 async def test_the_right_settings_reach_a_secured_cluster(secured: SecuredKafka, way: Way) -> None:
     reachability = Reachability(connection(secured, WORKER, way))
@@ -103,7 +112,7 @@ WRONG: Mapping[str, tuple[Callable[[SecuredKafka], Mapping[str, Any]], str]] = {
         "certificate is for another host",
     ),
     "a wrong password": (
-        lambda _: {"sasl_password": "wrong"},
+        lambda _: WRONG_PASSWORD,
         "refuses User:worker: correct COMBEE_SASL_USERNAME",
     ),
     "another mechanism": (lambda _: {"sasl_mechanism": "PLAIN"}, "set COMBEE_SASL_MECHANISM"),

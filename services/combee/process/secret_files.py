@@ -1,5 +1,6 @@
 """Secrets in files, as containers mount them: ``NAME_FILE`` in the environment names the file of ``NAME``."""
 
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -31,7 +32,8 @@ def _secret(variable: str, path: Path) -> str:
             text = file.read(LONGEST + 1)
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not text"
-        raise ConfigurationError(f"{variable}: {path} cannot be read ({reason})") from error
+        remedy = f": make it readable for user {os.getuid()}" if isinstance(error, PermissionError) else ""
+        raise ConfigurationError(f"{variable}: {path} cannot be read ({reason}){remedy}") from error
     secret = text.removesuffix("\n").removesuffix("\r")
     if not secret or len(text) > LONGEST:
         raise ConfigurationError(

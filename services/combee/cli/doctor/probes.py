@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from combee.adapters.clock import SystemClock
-from combee.adapters.kafka import KafkaAdmin, KafkaLog
+from combee.adapters.kafka import KafkaAdmin, KafkaLog, Reachability
 from combee.adapters.kafka.connection import Connection
 from combee.adapters.kafka.probe import (
     abilities,
@@ -82,6 +82,11 @@ async def within(timeout_s: float, name: str, probe: Probe, *, remedy: str = RUN
 
 async def broker(connected: Connection) -> list[Check]:
     """Check which brokers answer."""
+    reachability = Reachability(connected)
+    try:
+        await reachability.check()  # says why none answers, which the clients do not
+    finally:
+        await reachability.close()
     broker_abilities = await abilities(connected)
     return [
         cluster.judge_broker(

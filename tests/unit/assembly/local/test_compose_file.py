@@ -201,7 +201,7 @@ def test_the_image_is_built_once_or_pulled(services: dict[str, Any]) -> None:
 
 def test_all_wait_for_the_check_of_all_services_which_says_what_is_missing(services: dict[str, Any]) -> None:
     (*_, script) = services["check"]["entrypoint"]
-    (roles,) = re.findall(r"combee worker --check ((?:\w+ )+)&&", script)
+    (roles,) = re.findall(r"combee worker --check ((?:\w+ ?)+);", script)
 
     assert roles.split() == [role for role in services if role in {*ROLES, *FRONTS}]
     checked = services["check"]["environment"]
