@@ -1,7 +1,5 @@
 """Without an address agents and verbs find the deployment that runs on this machine; of two none is chosen."""
 
-import asyncio
-import logging
 import re
 import subprocess
 import sys
@@ -20,7 +18,6 @@ from combee.process.settings.loading import environment, load_settings
 from combee.sdk import Client
 from combee.sdk import client as client_module
 from combee.sdk.client import default_client
-from support.otlp import otlp_receiver
 from support.reading import run
 from support.shown import ROOT
 
@@ -274,22 +271,3 @@ def test_no_example_names_a_port_that_another_deployment_may_have() -> None:
     assert [path.name for path, text in texts.items() if "8750" in text] == []
     readme = (ROOT / "README.md").read_text("utf-8")
     assert re.findall(r".*8750.*", readme) == re.findall(r".*(?:is up|export).*8750.*", readme)
-
-
-async def test_the_traced_agent_sends_its_spans_where_the_exporters_own_variables_say(
-    home: Path,  # noqa: ARG001 - nothing runs there
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    caplog.set_level(logging.WARNING)
-    with otlp_receiver() as receiver:
-        for variable, path in (
-            ("OTEL_EXPORTER_OTLP_ENDPOINT", ""),
-            ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "/v1/traces"),
-        ):
-            before = len(receiver.spans("invoke_agent refunder"))
-            process = await asyncio.create_subprocess_exec(
-                *(sys.executable, str(ROOT / "examples" / "otel_agent.py")),
-                env={**environment(), variable: f"{receiver.address}{path}"},
-            )
-            assert await asyncio.wait_for(process.wait(), 60) == 0
-            assert len(receiver.spans("invoke_agent refunder")) == before + 4
