@@ -29,7 +29,7 @@ PREFIX = "combee"
 ADMIN, WORKER, READER = "admin", "worker", "reader"
 DENIED = tuple(f"denied-{n}" for n in range(9))
 NOBODY = "nobody"
-WRONG_PASSWORD = {"sasl_password": "wrong"}
+WRONG_PASSWORD: Mapping[str, Any] = {"sasl_password": "wrong"}
 AT_ONCE_S = 8.0
 """Less than a request's time-out, which is 15 s."""
 STALL_S = 30.0
