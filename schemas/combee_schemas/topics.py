@@ -197,6 +197,7 @@ BATCHES = Topic(
     read_by=("shuffle", "scan", "publish", "ledger", "replay", "gateway"),
 )
 MAX_LEVELS = 4
+"""Maximum number of levels: with 32 children per node, four levels combine more groups than a batch can have."""
 
 GROUPS = Topic(
     name="scan.0",
