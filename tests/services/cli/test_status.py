@@ -12,7 +12,7 @@ from combee.core.batching.sizing import reasons
 from combee.core.gate.canary_fold import Canary
 from combee.core.gate.policy import CanaryPolicy
 from combee.log.inspection.audit import audit
-from combee.log.inspection.batches import newest_batches
+from combee.log.inspection.batches import newest_sequences
 from combee.log.inspection.lag import backlog
 from combee_schemas import topics
 from combee_schemas.batch import Batch
@@ -167,7 +167,7 @@ async def test_batches_without_a_version_are_in_flight() -> None:
     async with deployment.running(["shuffle"]):
         await deployment.log.produce(*(outgoing(reflection(n)) for n in range(COUNT)))
         await deployment.until(lambda: len(ledger.batches(deployment.log)) == 1)
-    assert await newest_batches(deployment.log) == {NAME: 1}
+    assert await newest_sequences(deployment.log) == {NAME: 1}
     (row,) = plain((await log_status(deployment.log, 40)).model_dump(mode="json")["playbooks"])
     made = {"version": 0, "made_by": "empty", "entries": 0, "in_flight": 1}
     assert row == {**QUIET, "trust": "", **made, "retention": None, "omitted": None, "audit": None}
@@ -192,7 +192,7 @@ async def test_a_batch_in_flight_is_found_behind_many_of_other_playbooks() -> No
     await deployment.log.produce(
         key, *(Outgoing(topic=key.topic, value=encode(one), partition=0) for one in late)
     )
-    assert await newest_batches(deployment.log) == {"old": 3, "new": 98}
+    assert await newest_sequences(deployment.log) == {"old": 3, "new": 98}
 
 
 def test_status_and_show_tell_how_runs_went(learned: Deployment) -> None:

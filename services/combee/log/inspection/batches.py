@@ -6,17 +6,23 @@ from combee.adapters.ports import Log, TopicPartition
 from combee.log.history import newest_manifests
 from combee_schemas import topics
 from combee_schemas.batch import Batch
+from combee_schemas.playbook import Playbook
 
 TAIL = 50
 """Number of offsets before the end of ``batches`` that usually include a manifest."""
 
 
-async def newest_batches(log: Log) -> dict[str, int]:
+async def newest_sequences(log: Log) -> dict[str, int]:
     """Return the sequence of the newest manifest of every playbook that may have batches in flight."""
     newest: dict[str, int] = {}
     for batch in await _candidates(log):
         newest[batch.plan.playbook] = max(batch.plan.sequence, newest.get(batch.plan.playbook, 0))
     return newest
+
+
+def in_flight(newest: Mapping[str, int], line: str, playbook: Playbook | None) -> int:
+    """Return how many batches of a line have a manifest and no version yet; ``newest``: see `newest_sequences`."""
+    return max(0, newest.get(line, 0) - (playbook.batch_sequence if playbook else 0))
 
 
 async def unpublished(log: Log, published: Mapping[str, int]) -> list[Batch]:
