@@ -43,7 +43,7 @@ from combee.process.worker.retry import retried, write
 from combee.process.worker.vectors import Vectors
 from combee.process.worker.views import Playbooks
 from combee.scan import worth
-from combee.scan.aggregate import Aggregator, as_seen_on
+from combee.scan.aggregate import Aggregator
 from combee.scan.head_start import HeadStart
 from combee.scan.hedged import HedgedModel
 from combee.scan.nodes import Answered, Arrivals, Gathering, GatheringKey, GroupCalls, Wave, key_of
@@ -214,7 +214,7 @@ class ScanHandler:
                 result = await aggregator.combine(base, level, children)
                 if node.parent is None:
                     # Not asked again if the log is away: the combine is paid for.
-                    members = as_seen_on(base, await retried(lambda: self._members(child, result)))
+                    members = await retried(lambda: self._members(child, result))
                     checked = await aggregator.checked(base, child.plan, result, members)
                     result = stragglers.with_left_out(checked, child.plan, results)
                 await self._emit(child, node, result)
