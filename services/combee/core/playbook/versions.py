@@ -410,6 +410,15 @@ def made_by(playbook: Playbook) -> str:
     return "automatic consolidation" if plan.automatic else "consolidation"
 
 
+def origin_text(playbook: Playbook) -> str:
+    """Return the origin of a version with its batch's number, such as ``batch 3`` or ``consolidation, batch 4``."""
+    origin = made_by(playbook)
+    if playbook.origin != "batch":
+        return origin
+    number = f"batch {playbook.batch_sequence}"
+    return number if origin == "batch" else f"{origin}, {number}"
+
+
 class VersionSummary(Value):
     """One version without its entries: its origin, its changes, and its batch's results."""
 

@@ -9,6 +9,7 @@ from combee.adapters.http import GatewayTransport
 from combee.adapters.http.errors import AbsentError
 from combee.adapters.http.queries import GatewayQueries, Page
 from combee.adapters.ports import PoisonError
+from combee.core.playbook.versions import origin_text
 from combee.sdk import AsyncClient, PlaybookView
 from combee_schemas.base import playbook_of
 from combee_schemas.playbook import Change, Entry, Playbook
@@ -149,8 +150,9 @@ def _about(newest: Playbook, entry: Entry) -> str:
 
 
 def _change(version: Playbook, change: Change) -> str:
-    origin = f"batch {version.batch_sequence}" if version.origin == "batch" else version.origin
-    head = f"version {version.version} ({origin}, {moment(version.created_at_ms)}): {change.kind}"
+    head = (
+        f"version {version.version} ({origin_text(version)}, {moment(version.created_at_ms)}): {change.kind}"
+    )
     return f"{head} {change.detail}".rstrip()
 
 
