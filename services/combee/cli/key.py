@@ -38,7 +38,7 @@ def key(
     if kafka and admin:
         raise FatalError("--admin is for gateway keys: leave --kafka out, or --admin")
     gateway = settings.gateway
-    url = f"http://{gateway.gateway_host}:{gateway.gateway_port or 8750}"
+    url = f"http://{gateway.gateway_host}:{gateway.gateway_port or 'PORT'}"
     try:
         made = (
             keys.new_secret(settings, name) if kafka else keys.new_key(settings, name, admin=admin, url=url)
@@ -51,3 +51,5 @@ def key(
     for line in made.lines:
         output().print(line, markup=False, soft_wrap=True, highlight=False)
     remark(f"{made.name} is in {made.path}: {made.reload}")
+    if not (kafka or gateway.gateway_port):
+        remark("COMBEE_GATEWAY_PORT is 0: replace PORT by the port that the gateway names when it starts")

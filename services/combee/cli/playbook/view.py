@@ -128,9 +128,10 @@ def diff_lines(playbook: Playbook) -> Iterator[str]:
 
 def _change_line(change: Change, contents: dict[str, str]) -> str:
     sign = SIGNS.get(change.kind, "!")
-    wording = contents.get(change.entry_id, "") if sign in "+~" else change.detail
-    kind = CHANGE_WORDS.get(change.kind, change.kind)
-    return f"  {sign} {kind} {change.entry_id} {shortened(wording, MAX_TEXT)}".rstrip()
+    # A fork's "import" is about no entry: its detail names the version that it began with.
+    wording = contents.get(change.entry_id, change.detail) if sign in "+~" else change.detail
+    parts = (sign, CHANGE_WORDS.get(change.kind, change.kind), change.entry_id, shortened(wording, MAX_TEXT))
+    return "  " + " ".join(part for part in parts if part)
 
 
 def _component(entry: Entry) -> Iterator[Text]:
