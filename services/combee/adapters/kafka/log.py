@@ -177,11 +177,11 @@ class KafkaLog:
             if reached >= stop:
                 return
             if reached == position and not fetched:
-                await self._still_stable(reader, tp, reached, need)
+                await self._check_readable(reader, tp, reached, need)
             position = reached
 
-    async def _still_stable(self, reader: Any, tp: Any, position: int, need: Need) -> None:
-        """Raise TransientError for records behind a transaction that is still open."""
+    async def _check_readable(self, reader: Any, tp: Any, position: int, need: Need) -> None:
+        """Raise TransientError if a transaction that is still open hides the next record."""
         with translated(f"reading {tp.topic}[{tp.partition}]", need):
             stable = (await reader.end_offsets([tp]))[tp]
         if stable <= position:

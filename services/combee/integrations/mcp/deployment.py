@@ -1,4 +1,4 @@
-"""The server's port to a deployment on behalf of one caller, and its adapter for a gateway."""
+"""What the MCP server asks of a deployment, with one caller's rights: a port, and its adapter for a gateway."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ from combee_schemas.topics import Published
 
 OnUpdate = Callable[[PlaybookView], object]
 MAX_SOURCES = 5
-"""Maximum number of reflections looked up per entry, the newest."""
+"""Maximum number of reflections looked up per entry: its newest."""
 
 
 class Deployment(Protocol):
@@ -53,7 +53,7 @@ class GatewayDeployment:
         self._queries = GatewayQueries(url, api_key=api_key)
         self._transport = GatewayTransport(url, api_key=api_key)
         self._client: AsyncClient | None = None
-        """Follows playbooks while there are listeners, so that an unused key holds no stream."""
+        """Follows playbooks; None while nobody listens, so that an unused key keeps no stream open."""
         self._listening = 0
         self._closing: set[asyncio.Task[object]] = set()
 
