@@ -18,7 +18,10 @@ def register(app: typer.Typer) -> None:
 
 def key(
     name: Annotated[
-        str, typer.Argument(help="the agent, team or person; its lessons count as this source's")
+        str,
+        typer.Argument(
+            help="the agent, team or person that the key is for; its lessons count under this name"
+        ),
     ],
     *,
     kafka: Annotated[
@@ -32,7 +35,7 @@ def key(
 ) -> None:
     """Make a key or a secret that proves who somebody is.
 
-    It prints the two lines that an agent needs.
+    It prints the two lines for an agent's environment.
     """
     settings = load_settings()
     if kafka and admin:

@@ -135,9 +135,9 @@ def _change_line(change: Change, contents: dict[str, str]) -> str:
 
 
 def _component(entry: Entry) -> Iterator[Text]:
-    """Yield a component's head and the unchanged lines of its text."""
-    rests = f"{entry.id}, {entry.evidence_count} reflections, written in version {entry.updated_version}"
-    yield Text(f"\n{clean(entry.section)} ({clean(rests)})", style="bold cyan")
+    """Yield a component's heading and its text."""
+    facts = f"{entry.id}, {entry.evidence_count} reflections, written in version {entry.updated_version}"
+    yield Text(f"\n{clean(entry.section)} ({clean(facts)})", style="bold cyan")
     yield Text(clean(entry.content))
 
 
@@ -149,7 +149,7 @@ def _content(entry: Entry) -> Text:
 
 
 def _hidden(playbook: Playbook) -> Iterator[Text]:
-    """Yield the number of entries hidden from agents, and how to list them."""
+    """Yield the number of entries that agents are not shown, and the option that lists them."""
     if count := counts(playbook)["proposed"]:
         yield Text(f"proposed: {count} entries that agents are not shown yet; --all lists them", style="dim")
 
