@@ -34,7 +34,8 @@ FOLLOW_WAIT_MS = 1_000
 """How long a broker may hold the fetch of a reader that follows a topic.
 
 Such a reader consumes records at once, so each fetch covers all partitions (see ``fetch_waits``). The broker answers
-as soon as it has a record, and an idle reader asks seldom. A longer time would delay the end of TLS connections."""
+as soon as it has a record; a reader without new records asks once per such time. A longer time would delay the end of
+TLS connections."""
 READ_WAIT_MS = 50
 """How long a broker may hold the fetch after the last wanted record, which delays the end of a TLS connection."""
 FOLLOW_IDLE_MS = 60_000
