@@ -39,7 +39,8 @@ TIMES = "message.timestamp.type"
 BROKERS_TIME, PRODUCERS_TIME = {TIMES: "LogAppendTime"}, {TIMES: "CreateTime"}
 
 Spread = Literal["traces", "playbooks", "scan", "single"]
-"""How a topic is partitioned: by trace, by playbook (all of these alike), by scan node, or not at all."""
+"""How a topic is partitioned: by trace, by playbook (such topics have equal partition counts), by scan node, or not
+at all."""
 
 M = TypeVar("M", bound=Message)
 K = TypeVar("K", bound=Message)
@@ -109,7 +110,7 @@ class Topic(Generic[M]):
     def decoded(self, value: bytes | None, kind: type[K]) -> K:
         """Return a message of one of the topic's types; ``read`` documents the errors.
 
-        A foreign version in a topic that agents write proves nothing about services: anybody can claim one.
+        Another release's message in a topic that agents write is an ordinary CodecError: anybody can claim a version.
         """
         try:
             return decode(value, kind)
@@ -146,7 +147,7 @@ class Topic(Generic[M]):
         return message
 
     def under(self, key: str, records: Iterable[Record]) -> Iterator[M]:
-        """Yield the messages under a key; unreadable records are skipped."""
+        """Yield the messages of the records that have this key; unreadable ones are skipped."""
         for record in records:
             message = self.read_or_none(record) if record.key == key.encode() else None
             if message is not None:
@@ -197,6 +198,7 @@ BATCHES = Topic(
     read_by=("shuffle", "scan", "publish", "ledger", "replay", "gateway"),
 )
 MAX_LEVELS = 4
+"""Maximum number of levels: with 32 children per node, four levels combine more groups than a batch can have."""
 
 GROUPS = Topic(
     name="scan.0",

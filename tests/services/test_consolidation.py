@@ -12,7 +12,7 @@ from combee.core.batching.plan import plan_hash
 from combee.core.batching.sizing.policy import iteration_of
 from combee.core.commands import RefusedError
 from combee.core.playbook.shown import shown_to
-from combee.core.playbook.versions import InapplicableError, after_update, empty, made_by
+from combee.core.playbook.versions import InapplicableError, after_update, empty, made_by, origin_text
 from combee.log.inspection.audit import audit
 from combee.log.inspection.lineage import lineage
 from combee_schemas import topics
@@ -288,6 +288,7 @@ async def test_a_playbook_that_has_grown_is_consolidated_by_itself_and_once() ->
         made = ledger.latest(deployment.log)
         assert (batch_of(made).plan.automatic, made.consolidated_version) == (True, 1)
         assert made_by(made) == "automatic consolidation"
+        assert origin_text(made) == f"automatic consolidation, batch {made.batch_sequence}"
         assert len(made.entries) == 2
         known = (reflection(n, key_insight=FEE) for n in range(10, 13))
         await deployment.log.produce(*map(outgoing, known))

@@ -3,21 +3,23 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
-from pkgutil import resolve_name
 
 import pytest
 
 from combee.adapters.ports import Clock, Log, TransientError
 from combee.assembly import compose, wiring
+from combee.assembly.compose import JUDGE_OPENERS
 from combee.core.evaluation.questions import Question
+from combee.core.gate import policy
 from combee.core.gate.gate import Gate
-from combee.core.gate.judges import JUDGES, JudgeKind
+from combee.core.gate.judges import JUDGES
 from combee.core.playbook.spend import UNCAPPED
 from combee.log.evaluation.answering import FunctionAnswerer
 from combee.log.evaluation.evaluator import Evaluated, Evaluator
 from combee.log.evaluation.judge import AskJudge, EvaluationJudge, Judges, OnAnswer
 from combee.process.settings.loading import Settings, load_settings
 from combee.process.worker.views import View
+from combee.publish import gate as publish_gate
 from combee_schemas import topics
 from combee_schemas.gate import Judge, Verdict
 from combee_schemas.playbook import Playbook
@@ -166,8 +168,10 @@ async def short(_settings: Settings, _log: Log, clock: Clock) -> AsyncIterator[A
     yield ask
 
 
-async def test_one_entry_makes_a_judge(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(JUDGES, "short", JudgeKind(opened_by=f"{__name__}:short"))
+async def test_a_name_and_its_opener_make_a_judge(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (policy, compose, publish_gate):
+        monkeypatch.setattr(module, "JUDGES", (*JUDGES, "short"))
+    monkeypatch.setattr(compose, "JUDGE_OPENERS", {**JUDGE_OPENERS, "short": short})
     settings = load_settings(gate="short")
     assert compose.judges(settings) == ("evaluate",)
     deployment = PlanningDeployment(gates=settings.gate.policy())
@@ -178,10 +182,9 @@ async def test_one_entry_makes_a_judge(monkeypatch: pytest.MonkeyPatch) -> None:
             assert places(deployment.log) == (accepted, 0)
 
 
-def test_what_opens_a_judge_is_there() -> None:
-    opened = [kind.opened_by for kind in JUDGES.values() if kind.opened_by]
-    assert opened
-    assert all(callable(resolve_name(name)) for name in opened)
+def test_each_judge_that_is_opened_is_one_of_the_judges() -> None:
+    assert JUDGE_OPENERS
+    assert JUDGE_OPENERS.keys() <= set(JUDGES)
 
 
 async def test_a_judge_that_gets_no_answer_holds_up_no_other() -> None:

@@ -14,7 +14,7 @@ from combee.adapters.ports import FatalError, Outgoing
 from combee.assembly.local.stack import StackOptions, child_environment
 from combee.cli.replay.recorded import Range, recording
 from combee.cli.replay.report import table
-from combee.cli.replay.variant_run import Done, VariantRun
+from combee.cli.replay.variant_run import RunResult, VariantRun
 from combee.cli.replay.variants import Job, _planned, _Run
 from combee.cli.replay.verb import FAR_MS
 from combee.cli.shared.console import print_whole
@@ -60,6 +60,9 @@ def learned(monkeypatch: pytest.MonkeyPatch) -> Deployment:
         (("--variant", "a", "--since", "yesterday"), 2, "is not a time"),
         (("--variant", "a:copies=99", "--simulated"), 2, "COMBEE_COPIES"),
         (("--versions", "1..2"), 2, "add --variant NAME"),
+        (("--seeds", "2"), 2, "add --variant NAME"),
+        (("--yes",), 2, "add --variant NAME"),
+        (("--variant", "a", "--ask"), 2, "leave --ask out"),
         (("--variant", "a", "--versions", "8..9", "--simulated"), 1, "has no version in that range"),
         (("--variant", "a", "--since", "2038-01-01", "--simulated"), 1, "no reflection that counted"),
         (("--variant", "a", "--simulated"), 1, "--yes agrees to the cost"),
@@ -107,7 +110,9 @@ async def test_a_range_that_begins_with_what_is_kept_is_replayed(learned: Deploy
     assert len((await recording(learned.log, NAME, wanted)).arrivals) == 15
 
 
-async def replayed(source: MemoryLog, target: Deployment, done: Done, timeout_s: float = 20) -> Done:
+async def replayed(
+    source: MemoryLog, target: Deployment, done: RunResult, timeout_s: float = 20
+) -> RunResult:
     async with target.running():
         return await VariantRun(source, target.log, NAME, timeout_s=timeout_s).run(done, None)
 
@@ -116,9 +121,9 @@ def shadow() -> Deployment:
     return Deployment(batch_size=100, max_wait_s=1e9)
 
 
-async def planned(learned: Deployment) -> Done:
+async def planned(learned: Deployment) -> RunResult:
     batches = as_batched((await recording(learned.log, NAME, Range())).arrivals)
-    return Done(variant=SAME, seed=0, prefix="elsewhere", batches=batches)
+    return RunResult(variant=SAME, seed=0, prefix="elsewhere", batches=batches)
 
 
 async def test_a_variant_that_changes_nothing_learns_the_same_and_production_is_only_read(
@@ -139,7 +144,7 @@ async def test_a_variant_that_changes_nothing_learns_the_same_and_production_is_
 async def test_what_was_stopped_goes_on_where_it_was(learned: Deployment) -> None:
     target = shadow()
     done = await planned(learned)
-    half = Done(variant=SAME, seed=0, prefix="elsewhere", batches=done.batches[:1])
+    half = RunResult(variant=SAME, seed=0, prefix="elsewhere", batches=done.batches[:1])
     await replayed(learned.log, target, half)
     calls = target.model.calls
     whole = await replayed(learned.log, target, done)

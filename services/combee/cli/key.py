@@ -18,7 +18,10 @@ def register(app: typer.Typer) -> None:
 
 def key(
     name: Annotated[
-        str, typer.Argument(help="the agent, team or person; its lessons count as this source's")
+        str,
+        typer.Argument(
+            help="the agent, team or person that the key is for; its lessons count under this name"
+        ),
     ],
     *,
     kafka: Annotated[
@@ -32,13 +35,13 @@ def key(
 ) -> None:
     """Make a key or a secret that proves who somebody is.
 
-    It prints the two lines that an agent needs.
+    It prints the two lines for an agent's environment.
     """
     settings = load_settings()
     if kafka and admin:
         raise FatalError("--admin is for gateway keys: leave --kafka out, or --admin")
     gateway = settings.gateway
-    url = f"http://{gateway.gateway_host}:{gateway.gateway_port or 8750}"
+    url = f"http://{gateway.gateway_host}:{gateway.gateway_port or 'PORT'}"
     try:
         made = (
             keys.new_secret(settings, name) if kafka else keys.new_key(settings, name, admin=admin, url=url)
@@ -51,3 +54,5 @@ def key(
     for line in made.lines:
         output().print(line, markup=False, soft_wrap=True, highlight=False)
     remark(f"{made.name} is in {made.path}: {made.reload}")
+    if not (kafka or gateway.gateway_port):
+        remark("COMBEE_GATEWAY_PORT is 0: replace PORT by the port that the gateway names when it starts")

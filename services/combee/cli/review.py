@@ -18,6 +18,7 @@ from combee.cli.shared.sending import carry_out, commands_on
 from combee.cli.shared.settings import deployed_settings
 from combee.core.commands import RefusedError
 from combee.core.gate.gate import gates_of
+from combee.core.gate.judges import PERSON
 from combee.core.playbook.comparison import Comparison
 from combee.core.playbook.versions import empty
 from combee.log.commands.playbook import Candidate, Commands, PreparedCommand
@@ -171,7 +172,7 @@ def _accepts(candidate: Candidate, *, reject: bool, yes: bool, asks: bool) -> bo
     """Return whether the person approves, None if they decide nothing."""
     if reject:
         return False
-    if "approve" not in candidate.waits_for:
+    if PERSON not in candidate.waits_for:
         return None
     question = f"approve version {candidate.version} of {candidate.name}?"
     return True if yes or (asks and confirmed(question)) else None

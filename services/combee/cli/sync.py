@@ -40,7 +40,7 @@ def sync(
         str, typer.Option(help="the version that this label points at", autocompletion=label_names)
     ] = NO_LABEL,
     once: Annotated[bool, typer.Option("--once", help="write the newest version once and end")] = False,
-    timeout: Annotated[float, typer.Option(min=0, help="maximum wait for an answer (s)")] = 10.0,
+    timeout: Annotated[float, typer.Option(min=0, help="maximum wait for the first version (s)")] = 10.0,
     gateway: Gateway = None,
     bootstrap_servers: Servers = None,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON document a line")] = False,

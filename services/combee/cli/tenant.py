@@ -1,7 +1,7 @@
 """``combee tenant delete``: delete every playbook of a tenant, and report which records remain."""
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Annotated
 
 import typer
@@ -10,14 +10,13 @@ from combee.adapters.clock import SystemClock
 from combee.adapters.ports import FatalError, Log
 from combee.assembly.local import publisher
 from combee.cli.shared import sending
-from combee.cli.shared.console import confirmed, output, print_json, remark
+from combee.cli.shared.console import output, print_json, remark
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import AsJson, Servers, Timeout
 from combee.cli.shared.settings import deployed_settings
 from combee.core.names.tenants import tenant_of
 from combee.log.commands.playbook import Commands
 from combee.log.history import newest_playbooks
-from combee.log.inspection.batches import newest_batches
 from combee_schemas.base import DAY_MS, playbook_of
 from combee_schemas.playbook import Playbook
 from combee_schemas.topics import FOR_EVER, TOPICS, AnyTopic
@@ -71,7 +70,8 @@ async def _delete(name: str, *, yes: bool, timeout_s: float, servers: str | None
     settings = deployed_settings(bootstrap_servers=servers)
     async with open_log(settings) as (log, known_servers):
         lines = await _lines(log, name)
-        await _confirm(log, name, lines, yes=yes)
+        question = f"delete {', '.join(line.name for line in lines)}: everything of {name}?"
+        await sending.confirm_deletion(log, lines, question, yes=yes)
         commands = sending.commands_on(log, SystemClock())
         async with publisher.ensure_publisher(settings, known_servers, remark):
             for line in lines:
@@ -87,16 +87,6 @@ async def _lines(log: Log, name: str) -> list[Playbook]:
     if not playbooks:
         raise FatalError(f"no playbook's name begins with {name}/; 'combee playbook list' shows all")
     return sorted(playbooks, key=lambda line: (line.name == playbook_of(line.name), line.name))
-
-
-async def _confirm(log: Log, name: str, lines: Sequence[Playbook], *, yes: bool) -> None:
-    begun = await newest_batches(log)
-    for line in lines:
-        if (in_flight := begun.get(line.name, 0) - line.batch_sequence) > 0:
-            remark(f"{in_flight} batches of {line.name} are in flight and will create the name anew")
-    question = f"delete {', '.join(line.name for line in lines)}: everything of {name}?"
-    if not (yes or confirmed(question)):
-        raise FatalError("nothing was deleted; --yes deletes without asking")
 
 
 async def _delete_line(commands: Commands, name: str, timeout_s: float) -> None:

@@ -14,6 +14,7 @@ from combee.cli.shared.log import open_log
 from combee.cli.shared.options import AsJson, Servers, checked_line, line_names
 from combee.cli.shared.settings import deployed_settings
 from combee.core.names.sources import source_text
+from combee.core.playbook.versions import origin_text
 from combee.log.history import newest_playbooks
 from combee.log.inspection.lineage import Lineage, Source, lineage
 from combee.process.settings.loading import Settings
@@ -147,11 +148,9 @@ def lines(origins: Lineage) -> Iterator[Text]:
     counts = f"helpful {entry.helpful}, harmful {entry.harmful}, {entry.evidence_count} reflections"
     yield Text(clean(f"{origins.playbook}, {entry.section}; {state}; {counts}\n"))
     for version, change in origins.changes:
-        origin = f"batch {version.batch_sequence}" if version.origin == "batch" else version.origin
         of_line = "" if version.name == origins.playbook else f" of {version.name}"
-        title = (
-            f"version {version.version}{of_line} ({origin}, {moment(version.created_at_ms)}): {change.kind}"
-        )
+        made = f"{origin_text(version)}, {moment(version.created_at_ms)}"
+        title = f"version {version.version}{of_line} ({made}): {change.kind}"
         yield Text(clean(f"{title} {shortened(change.detail, MAX_TEXT)}".rstrip()))
     for source in origins.sources[-MAX_SOURCES:]:
         yield from _source_lines(source, "" if source.line == origins.playbook else f" of {source.line}")

@@ -14,6 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 from combee.core.formats.editing import edit_operations, edited_version
 from combee.core.formats.files import Format, carried_over, held_by, says_the_same, write_playbook
 from combee.core.gate.gate import Gate, judged, not_judged
+from combee.core.gate.judges import PERSON
 from combee.core.log.replaying.selection import Selection
 from combee.core.names.identity import content_id
 from combee.core.playbook.budget import budget_for, oversize
@@ -144,7 +145,7 @@ def judge(
         playbook=current.name,
         candidate=number,
         production=gate.production.version if production is None else production,
-        judge="approve",
+        judge=PERSON,
         accepts=accepts,
     )
     if judged(gate, verdict) is None:

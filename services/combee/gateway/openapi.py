@@ -47,7 +47,7 @@ def _document(app: FastAPI, *, keys: bool) -> dict[str, Any]:
     schemas = components.setdefault("schemas", {})
     for unused in ("HTTPValidationError", "ValidationError"):
         schemas.pop(unused, None)
-    for name, schema in _ours().items():
+    for name, schema in _own_schemas().items():
         schemas.setdefault(name, schema)
     if keys:
         components["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
@@ -55,8 +55,8 @@ def _document(app: FastAPI, *, keys: bool) -> dict[str, Any]:
     return document
 
 
-def _ours() -> dict[str, Any]:
-    """Return the schemas that only bodies read by hand and prepared responses refer to."""
+def _own_schemas() -> dict[str, Any]:
+    """Return the schemas of bodies and responses that our code reads and writes itself, unknown to FastAPI."""
     sent = [kind.topic.message for kind in KINDS]
     modes: list[Any] = [(message, "validation") for message in sent]
     _, bodies = models_json_schema(modes, ref_template=PREFIX.replace("{", "New{"))

@@ -19,7 +19,7 @@ LabelName = Annotated[str, StringConstraints(pattern=LABEL_PATTERN)]
 
 
 def whole(value: Any) -> Any:
-    """Return JSON with every ``2.0`` as ``2``: JSON makes no difference, but strict models do."""
+    """Return JSON with every whole float as an int (``2.0`` as ``2``), because strict models refuse the float."""
     match value:
         case float() if value.is_integer() and abs(value) < LARGEST_WHOLE:
             return int(value)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from combee.adapters.ports import PoisonError
 from combee.core.gate import gate as gates
 from combee.core.gate.gate import Gate
-from combee.core.gate.judges import JUDGES
+from combee.core.gate.judges import JUDGES, PERSON
 from combee.core.names.identity import content_id
 from combee.core.playbook import executing, versions
 from combee.core.playbook.comparison import compare
@@ -35,7 +35,7 @@ def decide_verdict(basis: Basis, verdict: Verdict) -> PublishDecision:
     """
     if verdict.judge not in JUDGES:
         raise PoisonError(f"there is no judge {verdict.judge}")
-    if verdict.judge == "approve":
+    if verdict.judge == PERSON:
         raise PoisonError("a person judges a candidate by a command, not by a verdict")
     verdict = verdict.model_copy(update={"entry_ids": (), "sources": ()})  # only people reject in part
     gate = basis.state.gate(verdict.playbook)
@@ -64,7 +64,7 @@ def decide_review(basis: Basis, command: Command, offset: int) -> PublishDecisio
         playbook=name,
         candidate=max(command.version, 1),
         production=command.base_version,
-        judge="approve",
+        judge=PERSON,
         accepts=command.kind == "approve",
         entry_ids=command.entry_ids,
         sources=command.sources,

@@ -4,8 +4,8 @@ The path of an update to its version:
 
 1. ``_take_one`` reads a record and asks ``decide.py`` what becomes of it. While the decision rests on something
    unread, ``reading.py`` reads that, and ``decide`` is asked again (``_read_for``).
-2. The decision for an update is to skip it, to wait for its manifest or its predecessor (``_wait``), to refuse it, or
-   the next version (``core/playbook/versions.py:after_update``).
+2. The decision for an update is to skip it, to wait for its manifest or its predecessor (``_wait``), or to make the
+   next version (``core/playbook/versions.py:after_update``). An error makes the record a dead letter (``_refuse``).
 3. ``completed`` adds what follows from any version: revocations, marks, candidates.
 4. ``_write`` writes version, snapshot, labels, dead letters and offsets in one transaction; then the partition
    remembers it, and what waited for it is next.
@@ -69,7 +69,7 @@ POLL_S = 0.5
 TAKEN_AT_ONCE = 20
 """Maximum number of updates per turn whose wait for a manifest ends: they must not delay other records."""
 UNUSABLE = (CodecError, PoisonError, RefusedError, InapplicableError)
-"""Errors of one record: it is dead-lettered, and the next one is taken."""
+"""Errors of one record: the record becomes a dead letter, and the next one is taken."""
 OnGate = Callable[[Gate], None]
 """Called with each gate when a partition is assigned, and when the gate is written."""
 
@@ -78,8 +78,8 @@ OnGate = Callable[[Gate], None]
 class _Partition:
     """An assigned partition.
 
-    A waiting update is not committed. An update that no manifest planned would block the commit for ever, so its
-    wait ends.
+    The offset of a waiting update is not committed. A forged update would hold it up for ever, so waiting has a
+    limit.
     """
 
     state: PublishState
@@ -163,7 +163,7 @@ class Publisher:
             await ours.transactor.close()
 
     async def _open_gates(self, ours: _Partition) -> None:
-        """Turn gates on and off by the setting."""
+        """Turn gates on and off as set, and announce all."""
         basis = self._basis(ours)
         started = decide_start(basis)
         if started != SKIP:
@@ -188,20 +188,20 @@ class Publisher:
             await self._take(ours, await self._reader.record(source, offset), is_settled=True)
 
     async def _take(self, ours: _Partition, record: Record, *, is_settled: bool = False) -> None:
-        """Write what becomes of a record, and then of the updates that waited for it.
+        """Handle a record, and then the updates that waited for the versions that it made.
 
-        ``is_settled``: its manifest has come, or never will.
+        ``is_settled``: the record's manifest has come, or never will.
         """
         source = TopicPartition(topic=topics.UPDATES.name, partition=record.partition)
-        successors = [record]
-        for taken in successors:
+        queue = [record]
+        for taken in queue:
             for version in await self._take_one(ours, taken, is_settled=is_settled or taken is not record):
                 offset = ours.state.waiting.pop((version.name, version.batch_sequence + 1), None)
                 if offset is not None:
-                    successors.append(await self._reader.record(source, offset))
+                    queue.append(await self._reader.record(source, offset))
 
     async def _take_one(self, ours: _Partition, record: Record, *, is_settled: bool) -> Sequence[Playbook]:
-        """Write what becomes of a record; return the versions that it made."""
+        """Decide about one record and write the decision; return the versions that it made."""
         with self._tracing.processing(GROUP, record):
             try:
                 message, basis = await self._read(record), self._basis(ours, may_wait=not is_settled)

@@ -29,7 +29,7 @@ from combee_schemas.playbook import Playbook
 from combee_schemas.scan import Group, GroupMember, NodeResult, Partial
 
 
-def as_seen_on(base: Playbook, members: Iterable[GroupMember]) -> list[GroupMember]:
+def _as_seen_on(base: Playbook, members: Iterable[GroupMember]) -> list[GroupMember]:
     """Return reflections with the tags and shown entries that count on the line of a version."""
     return [
         member.model_copy(update={"reflection": shown.as_seen_on(base, member.reflection)})
@@ -63,14 +63,13 @@ class Aggregator:
         """Return a group's result; if it is the whole batch, the result is checked as the root's."""
         if group.plan.reason == "consolidate":
             return await self.consolidate(base, group.plan, group.clusters)
-        members = as_seen_on(base, group.members)
-        result = await self.group(base, members, group.index)
+        result = await self.group(base, group.members, group.index)
         is_root = len(group.plan.widths) == 1
-        return await self.checked(base, group.plan, result, members) if is_root else result
+        return await self.checked(base, group.plan, result, group.members) if is_root else result
 
     async def group(self, base: Playbook, members: Sequence[GroupMember], index: int = 0) -> NodeResult:
         """Return a level-0 node's result."""
-        call = asked.of_group(self._method, base, members)
+        call = asked.of_group(self._method, base, _as_seen_on(base, members))
         parts = worth.read(self._method, base, await self._asking.ask(call, 0, waits=index > 0))
         return worth.of_group(self._method, base, parts, note=self._note)
 
@@ -98,6 +97,7 @@ class Aggregator:
         """
         if result.status == "failed" or not self._checks:
             return unchecked(result)
+        members = _as_seen_on(base, members)
         level, (_, thresholds) = len(plan.widths), model_and_thresholds(self._settings.embeddings)
         coverage = worth.coverage_of(base, result, members, thresholds)
         embedded = await self._vectors.of(coverage.texts())

@@ -1,15 +1,16 @@
 """The scan service: it runs the nodes that are ready, gathers children, and writes results for the next level.
 
-The path of a group to the update of its batch:
+``process/worker/loop.py`` calls ``handle`` with each record. The path of a group to the update of its batch:
 
 1. ``_leaf`` takes a group from ``scan.0``. It checks the manifest (``ManifestCache``), reads the version that the
    batch is based on (``_base``), and asks the model (``Aggregator.leaf``).
-2. ``_emit`` writes the result: a partial on ``scan.N``, to the partition of its parent; of the root the update.
+2. ``_emit`` writes the result as a partial on ``scan.N``, to the partition of its parent.
 3. ``_child`` takes a partial. It waits in ``Gathering``, with its record uncommitted, until its siblings have come.
-   The last one combines them (``Aggregator.combine``); ``_emit`` writes the result in the same way.
-4. The root's result is checked against the batch's reflections before that (``Aggregator.checked``).
+   The last one combines them (``Aggregator.combine``).
+4. The root's result is then checked against the batch's reflections (``Aggregator.checked``).
+5. ``_emit`` writes the combined result: a partial for the next level, or the root's as the batch's update.
 
-Offsets are committed once a record's task has returned, so the log is the only memory.
+The loop commits an offset once ``handle`` has returned, so the log is the only memory.
 """
 
 import asyncio
@@ -43,7 +44,7 @@ from combee.process.worker.retry import retried, write
 from combee.process.worker.vectors import Vectors
 from combee.process.worker.views import Playbooks
 from combee.scan import worth
-from combee.scan.aggregate import Aggregator, as_seen_on
+from combee.scan.aggregate import Aggregator
 from combee.scan.head_start import HeadStart
 from combee.scan.hedged import HedgedModel
 from combee.scan.nodes import Answered, Arrivals, Gathering, GatheringKey, GroupCalls, Wave, key_of
@@ -214,7 +215,7 @@ class ScanHandler:
                 result = await aggregator.combine(base, level, children)
                 if node.parent is None:
                     # Not asked again if the log is away: the combine is paid for.
-                    members = as_seen_on(base, await retried(lambda: self._members(child, result)))
+                    members = await retried(lambda: self._members(child, result))
                     checked = await aggregator.checked(base, child.plan, result, members)
                     result = stragglers.with_left_out(checked, child.plan, results)
                 await self._emit(child, node, result)

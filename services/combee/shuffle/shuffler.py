@@ -6,11 +6,13 @@ nor repeats a reflection.
 
 The path of a record to its batch; read the modules in this order:
 
-1. It arrives: ``Shuffler.deliver`` keeps it, and ``turn`` takes one record after the other (``_work_in``).
-   ``_take_reflection`` gathers what is known of it: source and id, its partition, its attempt.
+1. It arrives: ``Shuffler.deliver`` keeps it, and ``turn`` takes one record after the other (``_work_in_all``,
+   ``_work_in``, ``_take``). ``_take_reflection`` gathers what is known of it: source and id, its partition, its
+   attempt.
 2. The state of the partition folds it in (``partition.py``): ``ShuffleState.wait`` puts it into the window of each
    line that learns from it, or counts it as a repeat.
-3. ``_close`` asks whether the window may close: ``due`` (``core/batching/window.py``).
+3. ``_close`` asks whether the window may close: ``due`` (``core/batching/window.py``). ``_work_in`` calls it for a
+   full window, ``_cut_due`` for every other reason, once a turn.
 4. It asks what the batch must wait for: ``BatchRules.waits_for`` (``rules.py``).
 5. ``ShuffleState.take`` removes the batch's reflections from the window, and ``Cutter.cut`` (``cutting.py``) writes
    manifest, groups and offsets in one transaction. They follow from ``plan_batch``, ``plan_shape`` and

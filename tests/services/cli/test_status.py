@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 
 from combee.adapters.ports import Outgoing
+from combee.cli.shared.sending import confirm_deletion
 from combee.cli.status import log_status
 from combee.core.batching.sizing import reasons
 from combee.core.gate.canary_fold import Canary
 from combee.core.gate.policy import CanaryPolicy
+from combee.core.playbook.versions import empty
 from combee.log.inspection.audit import audit
-from combee.log.inspection.batches import newest_batches
+from combee.log.inspection.batches import newest_sequences
 from combee.log.inspection.lag import backlog
 from combee_schemas import topics
 from combee_schemas.batch import Batch
@@ -167,10 +169,23 @@ async def test_batches_without_a_version_are_in_flight() -> None:
     async with deployment.running(["shuffle"]):
         await deployment.log.produce(*(outgoing(reflection(n)) for n in range(COUNT)))
         await deployment.until(lambda: len(ledger.batches(deployment.log)) == 1)
-    assert await newest_batches(deployment.log) == {NAME: 1}
+    assert await newest_sequences(deployment.log) == {NAME: 1}
     (row,) = plain((await log_status(deployment.log, 40)).model_dump(mode="json")["playbooks"])
     made = {"version": 0, "made_by": "empty", "entries": 0, "in_flight": 1}
     assert row == {**QUIET, "trust": "", **made, "retention": None, "omitted": None, "audit": None}
+
+
+async def test_before_a_deletion_the_line_s_batches_in_flight_are_named(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    deployment = Deployment(batch_size=10)
+    async with deployment.running(["shuffle"]):
+        await deployment.log.produce(*(outgoing(reflection(n)) for n in range(COUNT)))
+        await deployment.until(lambda: len(ledger.batches(deployment.log)) == 1)
+    await confirm_deletion(deployment.log, [empty(NAME), empty("other")], "delete?", yes=True)
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"1 batches of {NAME} are in flight" in said
+    assert "batches of other" not in said
 
 
 async def test_a_batch_in_flight_is_found_behind_many_of_other_playbooks() -> None:
@@ -192,7 +207,7 @@ async def test_a_batch_in_flight_is_found_behind_many_of_other_playbooks() -> No
     await deployment.log.produce(
         key, *(Outgoing(topic=key.topic, value=encode(one), partition=0) for one in late)
     )
-    assert await newest_batches(deployment.log) == {"old": 3, "new": 98}
+    assert await newest_sequences(deployment.log) == {"old": 3, "new": 98}
 
 
 def test_status_and_show_tell_how_runs_went(learned: Deployment) -> None:

@@ -84,9 +84,18 @@ async def test_what_an_entry_says_in_other_words_is_evidence_for_it_and_no_opera
 
 async def test_of_agents_that_were_shown_the_entry_it_is_an_echo() -> None:
     given = reflections(SAID, shown=Shown(version=4, entry_ids=(FEE,)))
-    found = await learned(saying({SAID: FEE}), given, BASE, groups=1)
+    base = BASE.model_copy(update={"name": given[0].playbook})
+    found = await learned(saying({SAID: FEE}), given, base, groups=1)
     assert (found.known, found.echoes) == ((), (Echo(entry_id=FEE, evidence=("r-0",)),))
     assert contents(found) == []
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+async def test_of_agents_that_read_another_line_an_id_alone_is_no_echo(groups: int) -> None:
+    given = reflections(SAID, SAID, shown=Shown(version=4, entry_ids=(FEE,), line="p@short"))
+    base = BASE.model_copy(update={"name": given[0].playbook})
+    found = await learned(saying({SAID: FEE}), given, base, groups=groups)
+    assert (found.known, found.echoes) == ((Known(entry_id=FEE, evidence=("r-0", "r-1")),), ())
 
 
 @pytest.mark.parametrize("entry_id", [PAGE, MORE, "calc-99999"])

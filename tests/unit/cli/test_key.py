@@ -43,6 +43,14 @@ def test_a_gateway_key_lets_its_holder_in_and_only_the_hash_is_kept(tmp_path: Pa
     assert ["playbooks:admin" in each for each in scopes] == [False, True]
 
 
+def test_a_gateway_on_a_free_port_has_no_port_before_it_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COMBEE_GATEWAY_PORT", "0")
+    made = run("key", "support-bot")
+    assert made.stdout.splitlines()[0] == "export COMBEE_GATEWAY_URL=http://127.0.0.1:PORT"
+    assert "replace PORT" in made.stderr
+    assert "PORT" not in run("key", "shop", "--kafka").stderr.replace("COMBEE_SOURCES_FILE", "")
+
+
 def test_a_secret_proves_its_source_and_services_vouch_with_another(tmp_path: Path) -> None:
     name, secret = lines("shop", "--kafka")
     assert name == "export COMBEE_SOURCE=shop"

@@ -10,12 +10,13 @@ import pytest
 
 from combee.adapters.memory import MemoryLog
 from combee.adapters.ports import Log, Record, TransientError
+from combee.cli.playbook.view import diff_lines
 from combee.cli.playbook.watch import new_versions
 from combee.cli.shared.console import clean
 from combee_schemas import topics
 from combee_schemas.base import Usage
 from combee_schemas.codec import encode
-from combee_schemas.playbook import Audit, Entry, Playbook
+from combee_schemas.playbook import Audit, Change, Entry, Playbook
 from support import ledger
 from support.deployment import Deployment
 from support.flat import changed
@@ -28,6 +29,20 @@ pytestmark = pytest.mark.usefixtures("quick_polls")
 @pytest.fixture
 def learned(quick_polls: None, monkeypatch: pytest.MonkeyPatch) -> Deployment:  # noqa: ARG001 - order
     return learned_from(monkeypatch)
+
+
+def test_a_change_shows_the_entry_s_text_or_else_its_detail() -> None:
+    entry = Entry(id="misc-00001", section="OTHERS", content="ask first")
+    changes = (
+        Change(kind="import", detail="version 7 of support/refunds"),
+        Change(kind="import", entry_id=entry.id),
+        Change(kind="remove", entry_id="misc-00002", detail="asked before"),
+    )
+    assert list(diff_lines(Playbook(name=NAME, version=1, entries=(entry,), changes=changes))) == [
+        "  + imported version 7 of support/refunds",
+        "  + imported misc-00001 ask first",
+        "  - removed misc-00002 asked before",
+    ]
 
 
 def test_list_names_every_playbook_with_its_version(learned: Deployment) -> None:  # noqa: ARG001

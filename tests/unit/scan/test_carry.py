@@ -266,7 +266,7 @@ def test_sources_stay_where_tags_are_too_large_for_a_record_and_nobody_else_lose
 
 async def test_tags_count_of_entries_that_the_playbook_has_and_of_200_of_each_reflection() -> None:
     base = BASE.model_copy(
-        update={"entries": tuple(entry(f"calc-{n:05}", f"lesson {n}") for n in range(300))}
+        update={"name": NAME, "entries": tuple(entry(f"calc-{n:05}", f"lesson {n}") for n in range(300))}
     )
     tags = [BulletTag(id=f"invented-{n:05}", tag="harmful") for n in range(300)]
     tags += [BulletTag(id=one.id, tag="helpful") for one in base.entries]

@@ -13,12 +13,12 @@ from combee.adapters.attempts import repeated
 T = TypeVar("T")
 
 LONGEST_S = 120.0
-"""Maximum seconds between attempts; a longer wait asked for by a server is cut."""
+"""Maximum seconds between attempts, even if a server asks for a longer wait."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """Waits between attempts (s); without ``give_up_after_s`` a call is tried without end."""
+    """Waits between attempts, in seconds; ``give_up_after_s`` None: a call is repeated until it succeeds."""
 
     first_wait_s: float
     max_wait_s: float

@@ -33,12 +33,12 @@ KILLED_TIMEOUT_S = 10.0
 class EmbeddedKafka:
     """Real Apache Kafka 4.3.1 (KRaft) on loopback, one process a node.
 
-    ``ready`` returns whether a broker at an address can create topics; ``progress`` gets the numbers of jars present
-    and jars in all during a download. The directory belongs to this object alone; the brokers end with this process,
-    even after kill -9. The address stays the same for the life of the object.
+    ``ready`` returns whether a broker at an address can create topics. During a download, ``progress`` is called with
+    the number of jars present and the number of all jars. No other object may use ``data_dir``. The brokers end with
+    this process, even if it is killed with kill -9. The address stays the same for the life of the object.
     """
 
-    # No other process may use the same brokers.
+    # Whether this object's lease keeps every other process from these brokers.
     _exclusive = True
 
     def __init__(
@@ -138,7 +138,7 @@ class EmbeddedKafka:
                 return
 
     def _may_move(self) -> bool:
-        """Return whether other ports will do, as long as no client knows them; an earlier object's are preferred."""
+        """Return whether the ports may change: no client knows them before the first start."""
         return self._cluster is None
 
     def _remembered(self) -> ClusterState:
@@ -163,7 +163,7 @@ class EmbeddedKafka:
         if len(nodes) == len(self._nodes):
             await give_up_the_dead(nodes, jvm)
         for node in nodes:
-            # One recording serves all nodes.
+            # One class-data archive serves all nodes: only the first node records it.
             await node.spawn(jvm, record=node is self._nodes[0] and not self._benchmark)
         pids = {node.node_id: node.process.pid for node in self._nodes if node.process}
         with storage_errors(self._data_dir):
@@ -177,7 +177,7 @@ class EmbeddedKafka:
             raise EmbeddedKafkaError(f"Kafka node {node.node_id} runs already: stop or kill it first.")
 
     def _check_ports(self, node: Node) -> None:
-        # Another process there could answer our questions in the broker's place.
+        # Another process on this port could answer in the broker's place.
         if self._cluster and not all_free([ports := self._cluster.ports[node.node_id - 1]]):
             raise PortTakenError(
                 f"Port {ports.broker} or {ports.controller}, which Kafka node {node.node_id} needs, is taken: "

@@ -41,7 +41,7 @@ class GatewayCommands:
             headers={"Authorization": f"Bearer {api_key}"} if api_key else {},
             timeout=2 * MAX_WAIT_S,
             transport=http,
-            # A proxy for the world cannot reach this machine.
+            # A proxy of the environment cannot reach this machine.
             trust_env=urlsplit(url).hostname not in LOOPBACK,
         )
 
@@ -65,12 +65,12 @@ class GatewayCommands:
         return effect
 
     async def fate(self, playbook: str, reflection_id: str) -> ReflectionStatus:
-        """Return the fate of a reflection, once it is settled.
+        """Wait until a reflection is applied, dead-lettered or dropped, and return its status.
 
         Raises
         ------
         ConfigurationError
-            If it cannot be settled until a setting is changed.
+            If the gateway reports a setting that holds it back.
         """
         path = f"/v1/reflections/{quote(reflection_id, safe='')}"
         began = time.monotonic()

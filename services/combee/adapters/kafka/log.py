@@ -34,7 +34,8 @@ FOLLOW_WAIT_MS = 1_000
 """How long a broker may hold the fetch of a reader that follows a topic.
 
 Such a reader consumes records at once, so each fetch covers all partitions (see ``fetch_waits``). The broker answers
-as soon as it has a record, and an idle reader asks seldom. A longer time would delay the end of TLS connections."""
+as soon as it has a record; a reader without new records asks once per such time. A longer time would delay the end of
+TLS connections."""
 READ_WAIT_MS = 50
 """How long a broker may hold the fetch after the last wanted record, which delays the end of a TLS connection."""
 FOLLOW_IDLE_MS = 60_000
@@ -177,11 +178,11 @@ class KafkaLog:
             if reached >= stop:
                 return
             if reached == position and not fetched:
-                await self._still_stable(reader, tp, reached, need)
+                await self._check_readable(reader, tp, reached, need)
             position = reached
 
-    async def _still_stable(self, reader: Any, tp: Any, position: int, need: Need) -> None:
-        """Raise TransientError for records behind a transaction that is still open."""
+    async def _check_readable(self, reader: Any, tp: Any, position: int, need: Need) -> None:
+        """Raise TransientError if a transaction that is still open hides the next record."""
         with translated(f"reading {tp.topic}[{tp.partition}]", need):
             stable = (await reader.end_offsets([tp]))[tp]
         if stable <= position:

@@ -59,7 +59,7 @@ def _file_name(file: str) -> str:
 
 
 def stem(file: str) -> str:
-    """Return a playbook name derived from a file's."""
+    """Return a playbook name made of a file's name without its suffix."""
     if file == STDIN:
         return "default"
     kept = "".join(
@@ -69,7 +69,7 @@ def stem(file: str) -> str:
 
 
 def deliver(playbook: Playbook, form: Format, out: Path | None, *, everything: bool, as_json: bool) -> None:
-    """Write a playbook to ``out`` or standard output; ``as_json`` prints what was written, or the text, as JSON."""
+    """Write a playbook to ``out`` or standard output; ``as_json``: print its counts and its place or text as JSON."""
     playbook = playbook if everything else shown(playbook)
     text = playbook_text(playbook, form, everything=everything)
     if out is not None:

@@ -73,7 +73,7 @@ async def move_label(
 
 
 def labels(name: MaybeName = None, *, bootstrap_servers: Servers = None, as_json: AsJson = False) -> None:
-    """List labels with the version that each points at, and its distance from the newest."""
+    """List labels: the version of each, and the newest version."""
     rows = asyncio.run(_labels(deployed_settings(bootstrap_servers=bootstrap_servers), name))
     if as_json:
         print_json(rows)

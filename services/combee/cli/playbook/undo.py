@@ -10,15 +10,14 @@ import typer
 from combee.adapters.ports import FatalError, Log
 from combee.cli.playbook.lookup import version_number
 from combee.cli.playbook.view import print_change
-from combee.cli.shared.console import confirmed, output, print_json, remark
+from combee.cli.shared.console import output, print_json, remark
 from combee.cli.shared.options import AsJson, CommandId, Name, Ref, Servers, Timeout
-from combee.cli.shared.sending import carry_out
+from combee.cli.shared.sending import carry_out, confirm_deletion
 from combee.core.commands import is_deleted, no_version
 from combee.core.playbook.operations import union
 from combee.log.commands.playbook import Commands, PreparedCommand
 from combee.log.commands.revocation import Outlook
 from combee.log.history import newest_snapshot
-from combee.log.inspection.batches import newest_batches
 from combee_schemas.base import branch_in
 from combee_schemas.playbook import Playbook
 
@@ -185,7 +184,9 @@ def delete(
     async def decide(log: Log, commands: Commands) -> PreparedCommand:
         prepared = await commands.delete(name, command_id=command_id)
         if prepared.command is not None:
-            await _confirm(log, prepared.current, yes=yes)
+            current = prepared.current
+            question = f"delete {name} (version {current.version}, {len(current.entries)} entries)?"
+            await confirm_deletion(log, [current], question, yes=yes)
         return prepared
 
     change = asyncio.run(carry_out(name, decide, timeout_s=timeout, servers=bootstrap_servers))
@@ -195,12 +196,3 @@ def delete(
     how = ", but it learns no more" if branch_in(name) else ""
     back = f"'combee playbook rollback {name} {change.version - 1}' brings it back{how}"
     output().print(f"{name} is deleted, as of version {change.version}; {back}", markup=False, soft_wrap=True)
-
-
-async def _confirm(log: Log, current: Playbook, *, yes: bool) -> None:
-    in_flight = (await newest_batches(log)).get(current.name, 0) - current.batch_sequence
-    if in_flight > 0:
-        remark(f"{in_flight} batches of {current.name} are in flight and will create the name anew")
-    question = f"delete {current.name} (version {current.version}, {len(current.entries)} entries)?"
-    if not (yes or confirmed(question)):
-        raise FatalError("nothing was deleted; --yes deletes without asking")

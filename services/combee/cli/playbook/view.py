@@ -128,15 +128,16 @@ def diff_lines(playbook: Playbook) -> Iterator[str]:
 
 def _change_line(change: Change, contents: dict[str, str]) -> str:
     sign = SIGNS.get(change.kind, "!")
-    wording = contents.get(change.entry_id, "") if sign in "+~" else change.detail
-    kind = CHANGE_WORDS.get(change.kind, change.kind)
-    return f"  {sign} {kind} {change.entry_id} {shortened(wording, MAX_TEXT)}".rstrip()
+    # A fork's "import" is about no entry: its detail names the version that it began with.
+    wording = contents.get(change.entry_id, change.detail) if sign in "+~" else change.detail
+    parts = (sign, CHANGE_WORDS.get(change.kind, change.kind), change.entry_id, shortened(wording, MAX_TEXT))
+    return "  " + " ".join(part for part in parts if part)
 
 
 def _component(entry: Entry) -> Iterator[Text]:
-    """Yield a component's head and the unchanged lines of its text."""
-    rests = f"{entry.id}, {entry.evidence_count} reflections, written in version {entry.updated_version}"
-    yield Text(f"\n{clean(entry.section)} ({clean(rests)})", style="bold cyan")
+    """Yield a component's heading and its text."""
+    facts = f"{entry.id}, {entry.evidence_count} reflections, written in version {entry.updated_version}"
+    yield Text(f"\n{clean(entry.section)} ({clean(facts)})", style="bold cyan")
     yield Text(clean(entry.content))
 
 
@@ -148,7 +149,7 @@ def _content(entry: Entry) -> Text:
 
 
 def _hidden(playbook: Playbook) -> Iterator[Text]:
-    """Yield the number of entries hidden from agents, and how to list them."""
+    """Yield the number of entries that agents are not shown, and the option that lists them."""
     if count := counts(playbook)["proposed"]:
         yield Text(f"proposed: {count} entries that agents are not shown yet; --all lists them", style="dim")
 

@@ -23,8 +23,8 @@ ISSUER = "replay "
 
 
 @dataclass(slots=True, kw_only=True)
-class Done:
-    """Results of one run."""
+class RunResult:
+    """One run: its plan, and after the run its results."""
 
     variant: Variant
     seed: int
@@ -48,10 +48,10 @@ class VariantRun:
 
     async def run(
         self,
-        done: Done,
+        done: RunResult,
         base: Playbook | None,
         on_step: Callable[[int, int], None] = lambda _done, _total: None,
-    ) -> Done:
+    ) -> RunResult:
         """Do the remaining steps.
 
         Raises
@@ -95,7 +95,7 @@ class VariantRun:
         return all(arrival.reflection_id in applied for batch in batches for arrival in batch)
 
     async def _begin(self, base: Playbook | None) -> None:
-        """Import the base version into the shadow, unless it was imported before."""
+        """Import the base version into the shadow if the shadow is empty."""
         newest = await newest_playbook(self._target, self._name)
         if newest is not None or base is None:
             return
@@ -170,7 +170,7 @@ class VariantRun:
         published |= await self._shadow.copy(missing, f"batch {batch[0].sequence}")
         return max(published[arrival.reflection_id] for arrival in batch)
 
-    async def read(self, done: Done) -> Done:
+    async def read(self, done: RunResult) -> RunResult:
         """Return ``done`` with the shadow's versions added."""
         places = {
             arrival.reflection_id: place for place, batch in enumerate(done.batches) for arrival in batch

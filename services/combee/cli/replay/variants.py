@@ -15,7 +15,7 @@ from combee.assembly.local.preflight import check
 from combee.cli.playbook.lookup import find_version
 from combee.cli.replay.recorded import Range, Recording, recording
 from combee.cli.replay.shadow import layout, services, shadow_settings
-from combee.cli.replay.variant_run import Done, VariantRun
+from combee.cli.replay.variant_run import RunResult, VariantRun
 from combee.cli.shared.console import COLUMNS, confirmed, diagnostics, remark
 from combee.cli.shared.log import open_log
 from combee.core.evaluation.questions import Question
@@ -215,10 +215,10 @@ def _agreed(job: Job, original: Recording, runs: Sequence[_Run]) -> bool:
 # ---- the runs
 
 
-async def _run(job: Job, log: Log, servers: str, run: _Run, base: Playbook | None, show: Any) -> Done:
+async def _run(job: Job, log: Log, servers: str, run: _Run, base: Playbook | None, show: Any) -> RunResult:
     connected = connection(run.settings, servers)
     await create_topics(run.settings, connected)
-    done = Done(
+    done = RunResult(
         variant=run.variant, seed=run.seed, prefix=run.settings.kafka.topic_prefix, batches=run.batches
     )
     async with opened(run.settings, servers) as target:
@@ -240,7 +240,7 @@ async def _run(job: Job, log: Log, servers: str, run: _Run, base: Playbook | Non
             return await shadow.run(done, base, show)
 
 
-def _row(run: _Run, done: Done) -> Replayed:
+def _row(run: _Run, done: RunResult) -> Replayed:
     if done.newest is None:
         raise FatalError(f"{run.variant.name} made no version")
     return Replayed(

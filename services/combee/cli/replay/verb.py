@@ -55,16 +55,17 @@ def replay(
     name: PlaybookArgument,
     *,
     to: Annotated[
-        str, typer.Option(help="the other topic prefix; its topics are created", callback=checked_prefix)
+        str,
+        typer.Option(help="the topic prefix to replay into; its topics are created", callback=checked_prefix),
     ],
     ask: Annotated[
         bool, typer.Option("--ask", help="ask the model again instead of using its recorded answers")
     ] = False,
     simulated: Annotated[
-        bool, typer.Option("--simulated", help="with --ask: the stand-in model (a simulation)")
+        bool, typer.Option("--simulated", help="with --ask or --variant: the stand-in model (a simulation)")
     ] = False,
     model: Annotated[
-        str | None, typer.Option(help="with --ask: the model, such as openai/gpt-4.1-mini")
+        str | None, typer.Option(help="with --ask or --variant: the model, such as openai/gpt-4.1-mini")
     ] = None,
     variant: Annotated[
         list[str] | None,
@@ -79,7 +80,7 @@ def replay(
     without: Annotated[
         list[str] | None,
         typer.Option(
-            help="leave out source:NAME, id:ID, text:WORDS or since:TIME, until:TIME; may be repeated",
+            help="leave out source:NAME, id:ID, text:WORDS, since:TIME, until:TIME or between:T/T; may be repeated",
             rich_help_panel=VARIANTS,
         ),
     ] = None,
@@ -130,12 +131,14 @@ def replay(
     flag = model_flag(simulated=simulated, model=model)
     settings = deployed_settings(bootstrap_servers=bootstrap_servers, model=flag, eval_questions=questions)
     if to == settings.kafka.topic_prefix:
-        raise typer.BadParameter("--to is the prefix to replay from: choose another")
+        raise typer.BadParameter("--to is the prefix that is replayed: choose another")
     given = (without, from_version, versions, offsets, since, until, questions, sim_option, plot_file)
-    if not variant and any(given):
+    if not variant and (any(given) or seeds > 1 or yes):
         raise typer.BadParameter(
-            "ranges, --without, --questions and --plot are for variants: add --variant NAME"
+            "ranges, --without, --questions, --seeds, --plot and --yes are for variants: add --variant NAME"
         )
+    if variant and ask:
+        raise typer.BadParameter("a variant asks the model whatever is not recorded: leave --ask out")
     if variant:
         if flag is None:
             settings = beside(deployment(settings), settings)

@@ -3,7 +3,7 @@
 import getpass
 import os
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -12,7 +12,7 @@ from combee.adapters.ports import Clock, FatalError, Log
 from combee.assembly.backends import known_sources
 from combee.assembly.local import publisher
 from combee.cli.playbook.lookup import missing_playbook
-from combee.cli.shared.console import remark
+from combee.cli.shared.console import confirmed, remark
 from combee.cli.shared.log import open_log
 from combee.cli.shared.settings import deployed_settings
 from combee.core.commands import RefusedError, subject
@@ -20,7 +20,7 @@ from combee.core.names.sources import NOBODY, KnownSources
 from combee.log.commands.log_store import LogStore
 from combee.log.commands.playbook import Commands, Effect, PreparedCommand
 from combee.log.history import newest_snapshot
-from combee.log.inspection.batches import newest_batches
+from combee.log.inspection.batches import in_flight, newest_sequences
 from combee_schemas.command import Command
 from combee_schemas.playbook import Playbook
 
@@ -109,10 +109,27 @@ async def _overdue(log: Log, command: Command, timeout_s: float) -> str:
         awaited = f"label {command.label}"
     elif command.kind == "branch":
         playbook = await newest_snapshot(log, command.playbook)
-        begun = (await newest_batches(log)).get(command.playbook, 0)
-        in_flight = max(0, begun - (playbook.batch_sequence if playbook else 0))
-        when = f"when shuffle and publish get to it and {command.playbook} has no batch in flight (now: {in_flight})"
+        count = in_flight(await newest_sequences(log), command.playbook, playbook)
+        when = (
+            f"when shuffle and publish get to it and {command.playbook} has no batch in flight (now: {count})"
+        )
     return (
         f"{subject(command)} has no {awaited} after {timeout_s:.0f} s: the {command.kind} is in the log and takes"
         f" effect {when}; 'combee status' shows its backlog, --timeout waits longer"
     )
+
+
+async def confirm_deletion(log: Log, lines: Sequence[Playbook], question: str, *, yes: bool) -> None:
+    """Warn about batches in flight, which create a deleted line anew, and ask unless ``yes``.
+
+    Raises
+    ------
+    FatalError
+        If the user does not agree.
+    """
+    newest = await newest_sequences(log)
+    for line in lines:
+        if count := in_flight(newest, line.name, line):
+            remark(f"{count} batches of {line.name} are in flight and will create the name anew")
+    if not (yes or confirmed(question)):
+        raise FatalError("nothing was deleted; --yes deletes without asking")

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from combee_schemas.plan import BatchOptions, PlanSettings
+from combee_schemas.topics import MAX_LEVELS
 
 BATCH_BYTES = 8 << 20
 """Maximum bytes of reflections per batch (a thousand long ones): shuffle handles a batch in one transaction."""
@@ -10,8 +11,6 @@ GROUP_BYTES = 700 << 10
 """Maximum bytes of reflections per group: with the header they fit Kafka's default record size of 1 MiB."""
 SPAN = 100_000
 """Maximum number of records from a window's oldest reflection to the newest; shuffle rereads them at start."""
-MAX_LEVELS = 4
-"""Maximum number of levels: with 32 children per node, four levels combine more groups than a batch can have."""
 PRODUCT = PlanSettings(**BatchOptions().model_dump(), max_levels=MAX_LEVELS, group_bytes=GROUP_BYTES)
 """Batch settings used where nothing is configured."""
 

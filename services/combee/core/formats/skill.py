@@ -1,4 +1,4 @@
-"""A skill file (``SKILL.md``): front matter that says when to read it, then the playbook as Markdown."""
+"""A skill file (``SKILL.md``): front matter that tells an agent when to read the file, then the playbook."""
 
 import json
 import re
@@ -10,7 +10,7 @@ FENCE = "---"
 FRONT = re.compile(rf"\ufeff?{FENCE}[ \t]*(\r\n|\r|\n).*?(\r\n|\r|\n){FENCE}[ \t]*(\r\n|\r|\n|$)", re.DOTALL)
 MAX_NAME_CHARS = 64
 SKILL_NAME = re.compile(rf"(?=.{{1,{MAX_NAME_CHARS}}}$)[a-z0-9]+(-[a-z0-9]+)*")
-"""A valid name of a skill for its readers."""
+"""Names of skills that the agents which read them accept."""
 
 
 def skill_name(name: str) -> str:
@@ -19,7 +19,7 @@ def skill_name(name: str) -> str:
 
 
 def skill_text(playbook: Playbook) -> str:
-    """Return the playbook as a skill, with all that Markdown keeps."""
+    """Return the playbook as a skill; the Markdown keeps what `markdown_text` keeps."""
     learned = f"{len(playbook.entries)} lessons that agents learned from their runs; read before such a task."
     front = (
         f"name: {skill_name(playbook.name)}",
@@ -37,7 +37,7 @@ def is_skill(source: str) -> bool:
 
 
 def without_front(source: str) -> str:
-    """Return a skill's Markdown, its lines numbered as before."""
+    """Return a skill's text with empty lines in place of the front matter, so that line numbers stay."""
     front = FRONT.match(source)
     if front is None:
         return source

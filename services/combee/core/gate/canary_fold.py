@@ -110,7 +110,7 @@ class Canary:
 
 
 def resumed(known: CanaryStatistics) -> Canary:
-    """Return the mutable state of stored statistics."""
+    """Return a canary's mutable state from its stored statistics."""
     return Canary(
         playbook=known.playbook,
         terms=known.terms,
@@ -128,7 +128,7 @@ def resumed(known: CanaryStatistics) -> Canary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Run:
-    """What is known of one run; the first statement about each thing holds."""
+    """What outcomes say about one run: its first place and its first score count."""
 
     place: str = ""
     """Its caller's place in the canary; empty: none was given."""
@@ -136,7 +136,7 @@ class _Run:
 
 
 class CanaryFold:
-    """The canaries of one partition's playbooks, and the runs mentioned last.
+    """The canaries of one partition's playbooks, and the last runs that outcomes name.
 
     As for ``outcomes.fold.Fold``: a worker that starts at ``start`` first reads the ``HORIZON`` records before it,
     which are remembered but not counted.
@@ -159,7 +159,7 @@ class CanaryFold:
         self._changed: set[str] = set()
 
     def add(self, offset: int, outcome: Outcome, *, is_proven: bool) -> None:
-        """Fold in the outcome at an offset; without a proven source its result is ignored."""
+        """Fold in the outcome at an offset; the result of an outcome without a proven source is ignored."""
         while self._runs and next(iter(self._runs.values()))[0] < offset - self._horizon:
             self._runs.popitem(last=False)
         canary = self.get(outcome.playbook)
@@ -176,9 +176,11 @@ class CanaryFold:
             canary.unproven += not is_proven
             self._changed.add(canary.playbook)
         if is_proven:
-            self._take_word(canary, offset, outcome, "" if is_misplaced else place, is_news=is_news)
+            self._take_outcome(canary, offset, outcome, "" if is_misplaced else place, is_news=is_news)
 
-    def _take_word(self, canary: Canary, offset: int, outcome: Outcome, place: str, *, is_news: bool) -> None:
+    def _take_outcome(
+        self, canary: Canary, offset: int, outcome: Outcome, place: str, *, is_news: bool
+    ) -> None:
         key = canary.playbook, outcome.run_id
         _, before = self._runs.pop(key, (0, _Run()))
         after = _Run(
@@ -205,7 +207,7 @@ class CanaryFold:
         return known
 
     def changed(self, now_ms: int) -> Iterator[CanaryStatistics]:
-        """Yield the statistics that changed since the last call, by name."""
+        """Yield the statistics that changed since the last call, in the order of their playbooks' names."""
         for playbook in sorted(self._changed):
             yield self._canaries[playbook].statistics(now_ms)
         self._changed.clear()

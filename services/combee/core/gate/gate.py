@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from combee.core.gate.judges import PERSON
 from combee.core.gate.policy import Judges
 from combee.core.playbook.sections import section_order
 from combee.core.playbook.shown import shown
@@ -137,7 +138,7 @@ def judged(gate: Gate, verdict: Verdict) -> Gate | None:
     if candidate is None:
         return None
     is_about_it = (verdict.candidate, verdict.production) == (candidate.version, gate.production.version)
-    is_veto = verdict.judge == "approve" and not verdict.accepts
+    is_veto = verdict.judge == PERSON and not verdict.accepts
     is_asked = verdict.judge in gate.judges and before is None
     repeats = before is not None and before.accepts == verdict.accepts
     if not is_about_it or repeats or not (is_asked or is_veto):

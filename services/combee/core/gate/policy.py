@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import TypeVar
 
-from combee.core.gate.judges import JUDGES
+from combee.core.gate.judges import JUDGES, PERSON
 from combee_schemas.base import DAY_MS, playbook_of
 from combee_schemas.canary import CanaryTerms
 from combee_schemas.digests import digest
@@ -18,8 +18,8 @@ Judges = tuple[Judge, ...]
 EVERYBODY = "*"
 """The pattern of all playbooks that no other pattern matches."""
 OFF = "off"
-PUBLIC: Judges = ("approve",)
-"""Of a public playbook without others."""
+PUBLIC: Judges = (PERSON,)
+"""Judges of a public playbook for which no others are set."""
 
 
 def longest_match(by_pattern: Mapping[str, T], name: str) -> T | None:

@@ -34,7 +34,8 @@ How = Literal["change", "repeat", "claim", "echo"]
 no evidence."""
 NO_BUDGET = 10**9
 """A budget that no playbook reaches: evicted entries are removed by the version's recorded changes instead."""
-NO_EFFECT = frozenset({"dropped", "superseded"})
+NOT_APPLIED = frozenset({"dropped", "superseded"})
+"""Kinds of changes that record an operation without applying it."""
 NO_IDS: Mapping[str, str] = MappingProxyType({})
 NO_NAMES: Mapping[str, str] = MappingProxyType({})
 UNGIVEN = "\0"
@@ -70,7 +71,7 @@ class Landing:
 
     def take(self, changes: Iterable[Change], evidence: Iterable[str]) -> None:
         """Note the effects of one operation: none, or changes based on its evidence."""
-        effects = [change for change in changes if change.kind not in NO_EFFECT]
+        effects = [change for change in changes if change.kind not in NOT_APPLIED]
         how: How = "repeat" if all(change.kind == "duplicate" for change in effects) else "change"
         evidence = tuple(evidence)
         moved: set[tuple[str, How]] = set()

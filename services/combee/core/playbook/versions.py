@@ -90,12 +90,10 @@ def after_update(
     holds = holds_after(current, settings.holds)
     budget = budget_of(current, settings.playbook_tokens or budget_tokens)
     gone = barred(current, update)
-    screen = Screen.of(current, update, gone, holds)
+    screen, draft = _screened(current, update, holds=holds, gone=gone, budget_tokens=budget)
     names = names_of(result.seen, names_counted(settings))
     taught_by = taught(current.taught_by, result.seen, names, barred_sources(current))
     sources = by_source(result.seen, names)
-    admitted = screen.admitted(current, result.operations if holds == settings.holds else (), result.seen)
-    draft = draft_of(current, result, screen, admitted, holds=holds, gone=gone, budget_tokens=budget)
     landed, supported = draft.landing.by_entry(), draft.supported()
     named = with_sources(draft.entries.values(), screen.supporting, landed)
     review = screen.reviewed(current, named, supported, budget)
@@ -192,22 +190,40 @@ def drafted(
     ``ids``: ids of added entries by their content. ``free_from``: the first free id number when the batch was first
     applied; 0: that of ``base``.
     """
-    result, made_for = update.result, update.plan.settings.holds
-    holds = holds or holds_after(base, made_for)
+    holds = holds or holds_after(base, update.plan.settings.holds)
     gone = barred(base, update) if gone is None else gone
+    _, draft = _screened(
+        base, update, holds=holds, gone=gone, budget_tokens=budget_tokens, ids=ids, free_from=free_from
+    )
+    return draft
+
+
+def _screened(
+    base: Playbook,
+    update: Update,
+    *,
+    holds: Holds,
+    gone: Sequence[str],
+    budget_tokens: int,
+    ids: Mapping[str, str] = NO_IDS,
+    free_from: int = 0,
+) -> tuple[Screen, Draft]:
+    """Return a batch's screen and the draft of what it admits; operations made for other content are left out."""
+    result = update.result
     screen = Screen.of(base, update, gone, holds)
-    admitted = screen.admitted(base, result.operations if holds == made_for else (), result.seen)
-    return draft_of(
+    fitting = result.operations if holds == update.plan.settings.holds else ()
+    draft = draft_of(
         base,
         result,
         screen,
-        admitted,
+        screen.admitted(base, fitting, result.seen),
         holds=holds,
         gone=gone,
         budget_tokens=budget_tokens,
         ids=ids,
         free_from=free_from if holds == "entries" else 0,
     )
+    return screen, draft
 
 
 # ---- the bookkeeping of every version
@@ -392,6 +408,15 @@ def made_by(playbook: Playbook) -> str:
     if plan is None or plan.reason != "consolidate":
         return playbook.origin
     return "automatic consolidation" if plan.automatic else "consolidation"
+
+
+def origin_text(playbook: Playbook) -> str:
+    """Return the origin of a version with its batch's number, such as ``batch 3`` or ``consolidation, batch 4``."""
+    origin = made_by(playbook)
+    if playbook.origin != "batch":
+        return origin
+    number = f"batch {playbook.batch_sequence}"
+    return number if origin == "batch" else f"{origin}, {number}"
 
 
 class VersionSummary(Value):

@@ -15,6 +15,7 @@ from combee.core.commands import RefusedError
 from combee.core.formats.editing import editable
 from combee.core.formats.files import Format, write_playbook
 from combee.core.gate.gate import gate_of
+from combee.core.gate.judges import PERSON
 from combee.core.log.replaying.selection import time_ms
 from combee.core.playbook.comparison import Comparison, compare
 from combee.core.playbook.pausing import order_of
@@ -208,7 +209,7 @@ class Actions:
 
     def _judge(self, caller: Caller, candidate: Candidate, *, accepts: bool) -> None:
         verb, number, reads = "Approve" if accepts else "Reject", candidate.version, candidate.production
-        others = ", ".join(judge for judge in candidate.waits_for if judge != "approve")
+        others = ", ".join(judge for judge in candidate.waits_for if judge != PERSON)
         follows = f"once {others} accepts it, too" if others else "at once"
         production = f"version {reads}" if reads else "no version"
         with _Form(f"{verb} version {number}?", f"as {caller.name}", self._pressed) as form:

@@ -8,6 +8,7 @@ from combee.adapters.ports import FatalError, TransientError
 from combee.core.commands import RefusedError
 from combee.core.evaluation.outcomes.report import outcomes_report
 from combee.core.gate.gate import Gate, gate_of
+from combee.core.gate.judges import PERSON
 from combee.core.playbook.versions import empty
 from combee.dashboard.listing import Listing
 from combee.dashboard.pages.actions import Actions
@@ -143,7 +144,7 @@ class CandidateSection:
 
     def _pick(self, entry_ids: Collection[str]) -> None:
         self._picked = tuple(entry_ids)
-        waits = self._candidate is not None and "approve" in self._candidate.waits_for
+        waits = self._candidate is not None and PERSON in self._candidate.waits_for
         self._approve.set_visibility(waits and not entry_ids)
         entries = "1 entry" if len(entry_ids) == 1 else f"{len(entry_ids)} entries"
         self._reject.text = f"{REJECT} {entries}" if entry_ids else REJECT

@@ -10,6 +10,7 @@ from combee.dashboard.views.wording import address
 from combee.gateway.context import Context
 
 WINDOWS = 8
+"""Maximum number of windows shown."""
 TOPICS = {"name": "topic", "rate": "offsets per second", "offsets": "offsets so far", "lag": "its readers"}
 VERSIONS = {
     "name": "playbook",
@@ -58,7 +59,7 @@ def _open(row: Row) -> None:
 
 
 class _Windows:
-    """Windows of the playbooks that changed last, with their filled shares."""
+    """Windows of the playbooks that changed last, each with the share of a batch that it holds."""
 
     def __init__(self) -> None:
         self._column = ui.element("div").classes("windows")

@@ -1,4 +1,4 @@
-"""A running deployment as GEPA's reflection strategy, which makes the calls and keeps each proposal as a version.
+"""GEPA's reflection strategy on a running deployment, which calls the model and keeps each proposal as a version.
 
     gepa.optimize(..., reflection_strategy=DeployedReflectionLM("http://127.0.0.1:8750", "support/program"))
 
@@ -29,10 +29,11 @@ TIMEOUT_S = 900.0
 
 
 class DeployedReflectionLM:
-    """Reflects on a running deployment.
+    """Has a running deployment make GEPA's proposals.
 
-    ``url``: the gateway's; None: ``COMBEE_GATEWAY_URL``. ``playbook``: components are ``PLAYBOOK/COMPONENT``; jobs of
-    one iteration after the first have a number in their names, so that they run concurrently.
+    ``url``: the gateway's; None: ``COMBEE_GATEWAY_URL``. ``playbook``: each component's playbook is
+    ``PLAYBOOK/COMPONENT``. In one iteration, the names of all jobs but the first also have a number, so that the jobs
+    run concurrently.
     """
 
     def __init__(
@@ -130,7 +131,7 @@ class DeployedReflectionLM:
 
 
 class _Run:
-    """The proposals of one iteration."""
+    """The proposals of one iteration, and the tokens that they used."""
 
     def __init__(self, commands: GatewayCommands, transport: GatewayTransport) -> None:
         self._commands = commands
@@ -145,7 +146,7 @@ class _Run:
         records: Sequence[Mapping[str, Any]],
         proposal: ReflectionProposal,
     ) -> None:
-        """Learn from a component's records and add the result to a proposal."""
+        """Have a component's playbook learn from records, and write the new text into ``proposal``."""
         text = json.dumps({component: current})
         imported = {"format": "gepa", "text": text}
         before = await self._commands.send(playbook, "import", imported, wait_s=MAX_WAIT_S)

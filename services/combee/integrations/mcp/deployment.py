@@ -1,4 +1,4 @@
-"""The server's port to a deployment on behalf of one caller, and its adapter for a gateway."""
+"""What the MCP server asks of a deployment, with one caller's rights: a port, and its adapter for a gateway."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -9,6 +9,7 @@ from combee.adapters.http import GatewayTransport
 from combee.adapters.http.errors import AbsentError
 from combee.adapters.http.queries import GatewayQueries, Page
 from combee.adapters.ports import PoisonError
+from combee.core.playbook.versions import origin_text
 from combee.sdk import AsyncClient, PlaybookView
 from combee_schemas.base import playbook_of
 from combee_schemas.playbook import Change, Entry, Playbook
@@ -16,7 +17,7 @@ from combee_schemas.topics import Published
 
 OnUpdate = Callable[[PlaybookView], object]
 MAX_SOURCES = 5
-"""Maximum number of reflections looked up per entry, the newest."""
+"""Maximum number of reflections looked up per entry: its newest."""
 
 
 class Deployment(Protocol):
@@ -52,7 +53,7 @@ class GatewayDeployment:
         self._queries = GatewayQueries(url, api_key=api_key)
         self._transport = GatewayTransport(url, api_key=api_key)
         self._client: AsyncClient | None = None
-        """Follows playbooks while there are listeners, so that an unused key holds no stream."""
+        """Follows playbooks; None while nobody listens, so that an unused key keeps no stream open."""
         self._listening = 0
         self._closing: set[asyncio.Task[object]] = set()
 
@@ -149,8 +150,9 @@ def _about(newest: Playbook, entry: Entry) -> str:
 
 
 def _change(version: Playbook, change: Change) -> str:
-    origin = f"batch {version.batch_sequence}" if version.origin == "batch" else version.origin
-    head = f"version {version.version} ({origin}, {moment(version.created_at_ms)}): {change.kind}"
+    head = (
+        f"version {version.version} ({origin_text(version)}, {moment(version.created_at_ms)}): {change.kind}"
+    )
     return f"{head} {change.detail}".rstrip()
 
 

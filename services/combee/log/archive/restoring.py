@@ -363,7 +363,7 @@ class _Restore:
         for source in sorted(self._places.cut, key=str):
             await self._put(_before_first(source), there)
         total = sum(self._contents.records.values())
-        for reading in range(self._places.ranks):
+        for reading in range(self._places.readings):
             for done, outgoing in enumerate(self._read(reading)):
                 await self._put(outgoing, there)
                 if done % SHOWN_EVERY == 0:

@@ -1,4 +1,4 @@
-"""Scores of versions: answered now or found among earlier scores, and capped per playbook and day."""
+"""Scores of versions on held-out questions: recorded ones are used again, new ones have a daily cap per playbook."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -28,13 +28,14 @@ class Evaluated:
     points: dict[str, Points] = field(default_factory=dict)
     """By question."""
     known: int = 0
-    """Number of questions answered by earlier scores, not paid for again."""
+    """Number of questions whose score was recorded earlier, or is that of an equal question."""
     usage: Usage = field(default_factory=Usage)
-    """Usage of the other questions."""
+    """Usage of the questions that were asked now."""
     cost: float = 0.0
     troubles: list[str] = field(default_factory=list)
     """Reasons of unanswered questions, which count as wrong."""
     unasked: int = 0
+    """Number of questions left out, for the reason in ``stopped``."""
     stopped: str = ""
     """Why the remaining questions were not asked."""
 
@@ -45,7 +46,7 @@ class Evaluated:
 
 
 class Evaluator:
-    """Asks each question about each content once; all evaluations in the same log share the scores."""
+    """Asks each question once per content of a playbook; all evaluations in the same log share the scores."""
 
     def __init__(
         self,
@@ -98,7 +99,7 @@ class Evaluator:
         async def work() -> None:
             nonlocal in_flight
             for key, (question, *alike) in turn:
-                if result.stopped or (why := self._pause(playbook.name, in_flight)):
+                if result.stopped or (why := self._why_paused(playbook.name, in_flight)):
                     result.stopped = result.stopped or why
                     result.unasked += 1 + len(alike)
                     continue
@@ -180,7 +181,7 @@ class Evaluator:
             }
         )
 
-    def _pause(self, name: str, in_flight: int) -> str:
+    def _why_paused(self, name: str, in_flight: int) -> str:
         """Return why no further question may be asked today; empty: it may."""
         spent = self._spent.get(name, Spend(day=self._clock.now_ms() // DAY_MS))
         paused = pause(spent, self._caps, in_flight=in_flight, batch_size=1, now_ms=self._clock.now_ms())

@@ -17,7 +17,7 @@ from combee.core.playbook.side_by_side import (
 from combee.core.playbook.spend import UNCAPPED, LineSpend, SpendPolicy
 from combee.core.playbook.versions import empty
 from combee.log.history import History, newest_snapshots, whole
-from combee.log.inspection.batches import newest_batches
+from combee.log.inspection.batches import in_flight, newest_sequences
 from combee_schemas import topics
 from combee_schemas.base import playbook_of
 from combee_schemas.control import BatchSize
@@ -105,7 +105,7 @@ async def lines_today(
     """Return all lines, by the settings' start value of batch sizes, caps and limits of tenants."""
     snapshots, newest, decided = (
         await newest_snapshots(log),
-        await newest_batches(log),
+        await newest_sequences(log),
         await batch_sizes(log),
     )
     tenants = Tenants.of(limits, snapshots.values())
@@ -114,7 +114,7 @@ async def lines_today(
         playbook, size = snapshots.get(name) or empty(name), decided.get(name)
         sharing.setdefault(playbook_of(name), {})[name] = LineSpend(
             spend=playbook.spend,
-            in_flight=max(0, newest.get(name, 0) - playbook.batch_sequence),
+            in_flight=in_flight(newest, name, playbook),
             batch_size=batch_size_of(playbook, size.batch_size if size else None, batch_size),
             paused=playbook.paused,
         )

@@ -7,6 +7,7 @@ partitions of ``traces`` with the wanted keys. ``combee why`` and the dashboard 
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 from combee.adapters.ports import FatalError, Log, TopicPartition
 from combee.core.names.identity import fingerprint
@@ -15,13 +16,15 @@ from combee.log.evidence import Taught, places_of, with_evidence
 from combee.log.history import messages, partition_of, reflections_at
 from combee_schemas import base, topics
 from combee_schemas.base import playbook_of
-from combee_schemas.playbook import Change, Entry, Playbook
+from combee_schemas.playbook import Change, ChangeKind, Entry, Playbook
 from combee_schemas.reflection import Reflection
 from combee_schemas.topics import key_of
 from combee_schemas.trace import Trace
 
 PROGRESS_EVERY = 250
 """Number of records of ``traces`` between two reports of progress."""
+TOOK_OVER: frozenset[ChangeKind] = frozenset({"import", "adopt"})
+"""Kinds of the change, about no entry, that names the version of another line whose entries were taken over."""
 OnProgress = Callable[[str, int, int], None]
 
 
@@ -35,7 +38,7 @@ class Source:
     sequence: int | None
     """Of its batch."""
     taught_by: base.Source | None
-    """Its verified source."""
+    """Its verified source by the manifest; without one, the source that the reflection claims, as unproven."""
     reflection: Reflection | None
     trace: Trace | None
 
@@ -128,7 +131,11 @@ async def _stretch(log: Log, line: str, entry_id: str, upto: int | None) -> _Str
             named |= dict.fromkeys(entry.evidence, version.version)
             if began_with(version)[0] != line:
                 took_over[place(version)] = version
-                changes.append((version, version.changes[0]))
+                # A version that was shortened to fit a record may lack this change.
+                taking = (
+                    change for change in version.changes if change.kind in TOOK_OVER and not change.entry_id
+                )
+                changes += [(version, change) for change in islice(taking, 1)]
         changes += [(version, change) for change in version.changes if change.entry_id == entry_id]
     path = ancestry(place(newest), before) if newest else []
     origin = next(

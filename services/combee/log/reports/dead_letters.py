@@ -29,7 +29,7 @@ def _origin(record: DeadLetter | Resolution) -> Place:
     return Place(topic=record.origin_topic, partition=record.origin_partition, offset=record.origin_offset)
 
 
-class DecisionReport(Value):
+class ResolutionReport(Value):
     """A decision; ``attempt`` and ``to`` are set for a retried record alone."""
 
     decision: str
@@ -58,7 +58,7 @@ class _Named(Value):
     origin: Place
 
 
-class DecidedReport(DecisionReport, _Named):
+class DecidedReport(ResolutionReport, _Named):
     """A decision with its dead letter."""
 
 
@@ -89,7 +89,7 @@ class LetterReport(Value):
     sha256: str
     truncated: bool
     at_ms: int
-    resolution: DecisionReport | None
+    resolution: ResolutionReport | None
 
 
 class LetterInFull(LetterReport):
@@ -116,7 +116,7 @@ def letter_report(identity: LetterId, letter: DeadLetter, resolution: Resolution
         sha256=letter.sha256,
         truncated=letter.truncated,
         at_ms=letter.at_ms,
-        resolution=DecisionReport(**_decision(resolution)) if resolution else None,
+        resolution=ResolutionReport(**_decision(resolution)) if resolution else None,
     )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Collection
 
 from combee.adapters.clock import moment
 from combee.core.gate.gate import Gate
+from combee.core.gate.judges import PERSON
 from combee_schemas.base import Value
 from combee_schemas.gate import Judge, Verdict
 
@@ -78,5 +79,5 @@ def judgement_text(
         return f"version {candidate} is rejected, agents go on reading version {production}"
     if production == candidate:
         return f"agents read version {candidate} from now on"
-    waits = ", ".join(judge for judge in waited_for if judge != "approve")
+    waits = ", ".join(judge for judge in waited_for if judge != PERSON)
     return f"version {candidate} is approved, and waits for {waits}"

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal
 
 from combee.core.gate.gate import Gate
+from combee.core.gate.judges import PERSON
 from combee.core.gate.policy import EVERYBODY, TrustPolicy
 from combee.core.log.live.values import Snapshot
 from combee.core.playbook.shown import counts
@@ -35,13 +36,11 @@ def waiting(gates: Mapping[str, Gate], newest: Mapping[str, Playbook], now: Snap
 
 
 def _candidates(gates: Mapping[str, Gate]) -> Iterator[Waiting]:
-    candidates = [
-        (gate_report(gate), gate, name) for name, gate in gates.items() if gate.waits_for("approve")
-    ]
+    candidates = [(gate_report(gate), gate, name) for name, gate in gates.items() if gate.waits_for(PERSON)]
     candidates.sort(key=lambda row: (row[0].since_ms or 0, row[2]))
     for report, gate, name in candidates:
         verdicts = [f"{judge} {said(verdict)}" for judge, verdict in gate.verdicts.items()]
-        others = [f"{judge} is awaited, too" for judge in report.waits_for if judge != "approve"]
+        others = [f"{judge} is awaited, too" for judge in report.waits_for if judge != PERSON]
         reads = f"agents read version {report.production}" if report.production else "agents read no version"
         yield Waiting(
             kind="candidate",

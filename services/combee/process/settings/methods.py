@@ -6,7 +6,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import cast
 
 from combee.adapters.ports import FatalError
-from combee.core.batching.limits import GROUP_BYTES, MAX_LEVELS
+from combee.core.batching.limits import GROUP_BYTES
 from combee.core.methods import ace, gepa
 from combee.core.methods.method import PARTS, Method, shaped
 from combee.core.methods.templates import templates_hash
@@ -14,6 +14,7 @@ from combee.core.playbook.trust import NO_PROBATION
 from combee.process.settings.batch import BatchSettings
 from combee.process.settings.group import SettingsError
 from combee_schemas.plan import BatchOptions, PlanSettings, Probation, Trust
+from combee_schemas.topics import MAX_LEVELS
 
 GROUP = "combee.methods"
 SETTINGS_KEPT = 64

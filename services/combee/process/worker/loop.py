@@ -28,7 +28,7 @@ from combee.adapters.ports import (
 from combee.core.log.watermark import Watermark
 from combee.process.worker.dead_letter_limiter import DeadLetterLimiter, HeldBackError, PausedRecords
 from combee.process.worker.dead_letters import dead_letter, held_back, log_dead_letter
-from combee.process.worker.passed_over import PassedOver, PassOverError, noted, written
+from combee.process.worker.passed_over import PassedOver, PassOverError, note_from, note_text
 from combee.process.worker.retry import RETRIABLE, retried, write
 from combee_schemas.codec import CodecError
 
@@ -302,7 +302,7 @@ class Loop:
         self._marks = {tp: mark for tp, mark in self._marks.items() if tp in assigned}
         self._paused.keep(self._marks)
         committed = {tp: await self._consumer.start_offset(tp) for tp in assigned}
-        notes = {tp: noted(await self._consumer.note(tp), at) for tp, at in committed.items()}
+        notes = {tp: note_from(await self._consumer.note(tp), at) for tp, at in committed.items()}
         starts = {tp: note.next for tp, note in notes.items()}
         for tp in assigned:
             self._consumer.seek(tp, starts[tp])
@@ -312,7 +312,7 @@ class Loop:
             await self._handler.assigned(new)
         self._marks = {tp: Watermark(starts[tp]) if tp in new else self._marks[tp] for tp in assigned}
         self._passed.assign(assigned, ((tp, notes[tp]) for tp in new))
-        self._committed = {tp: (at, written(notes[tp])) for tp, at in committed.items()}
+        self._committed = {tp: (at, note_text(notes[tp])) for tp, at in committed.items()}
         self._paused.keep(assigned - new.keys())
         self._suspended.clear()
         logger.info("assigned", service=self._handler.service, partitions=len(assigned), new=len(new))

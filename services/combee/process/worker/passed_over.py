@@ -1,8 +1,8 @@
-"""Records of paused playbooks, which a consume loop passes over and reads again when their playbook goes on.
+"""Records of paused playbooks: a consume loop passes them over, and reads them again when their playbook goes on.
 
-Per partition and playbook only the offset of the first one is kept: what lies between it and the loop's own place is
-read again from the log. The group's committed offset stays at the first one of all, so that none is forgotten. The
-note on that offset says how far the loop itself has come, so that a restart does not read everything again.
+Per partition and playbook only the offset of the first such record is kept; the loop reads again from that offset.
+The group's committed offset stays at the lowest of these offsets, so that no record is lost. The commit's metadata, a
+note, says how far the loop itself has come, so that a restart does not read everything again.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
@@ -35,14 +35,14 @@ class Note:
 _NOTE = TypeAdapter(Note)
 
 
-def written(note: Note) -> str:
-    """Return a note as text; empty if there is nothing to say, or no room to say it."""
+def note_text(note: Note) -> str:
+    """Return a note as text; empty if nothing is passed over, or if the text is longer than `NOTE_BYTES`."""
     text = _NOTE.dump_json(note).decode() if note.passed else ""
     return text if len(text.encode()) <= NOTE_BYTES else ""
 
 
-def noted(text: str, committed: int) -> Note:
-    """Return what a note says; without a readable one, that the loop has come to the committed offset."""
+def note_from(text: str, committed: int) -> Note:
+    """Return the note in a text; an unreadable or old one becomes a note that the loop is at the committed offset."""
     try:
         note = _NOTE.validate_json(text) if text else Note(committed)
     except ValidationError:
@@ -51,12 +51,12 @@ def noted(text: str, committed: int) -> Note:
 
 
 def never(_playbook: str) -> bool:
-    """Return that a playbook is not paused."""
+    """Return False: no playbook is paused."""
     return False
 
 
 async def nothing(_playbook: str, _starts: Mapping[TopicPartition, int]) -> None:
-    """Prepare nothing."""
+    """Do nothing before a playbook is read again."""
 
 
 class PassedOver:
@@ -74,7 +74,7 @@ class PassedOver:
         self.prepare = prepare
         self._firsts: dict[TopicPartition, dict[str, int]] = {}
         self._since: set[tuple[TopicPartition, str]] = set()
-        """Partitions and playbooks with a record passed over since the last reading of them began."""
+        """Partitions and playbooks of which a record was passed over since `begin`."""
 
     def add(self, source: TopicPartition, playbook: str, offset: int) -> bool:
         """Pass a record over; return whether it is the playbook's first in the partition."""
@@ -92,12 +92,12 @@ class PassedOver:
         self._firsts |= {source: dict(note.passed) for source, note in new}
 
     def low(self, source: TopicPartition, low: int) -> int:
-        """Return the offset to commit, given that of the loop itself."""
+        """Return the offset to commit; ``low`` is the loop's own."""
         return min([low, *self._firsts.get(source, {}).values()])
 
     def note(self, source: TopicPartition, low: int) -> str:
-        """Return the note on it."""
-        return written(Note(low, self._firsts.get(source, {})))
+        """Return the note to commit with that offset, as text."""
+        return note_text(Note(low, self._firsts.get(source, {})))
 
     def due(self) -> dict[str, dict[TopicPartition, int]]:
         """Return the playbooks that go on, each with the partitions and offsets to read from."""

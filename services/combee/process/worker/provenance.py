@@ -36,13 +36,13 @@ class Provenance:
 
     @property
     def vouches(self) -> bool:
-        """Whether this service's records prove their source."""
+        """Whether this service has a secret with which it proves the sources of what it writes."""
         return self._secret is not None
 
     def reflection(self, record: Record, *, is_reread: bool = False) -> Reflection:
-        """Return a reflection with its verified source, under its identity.
+        """Return a reflection with its verified source and the id that its source may use.
 
-        ``is_reread``: the record was read before, and a forged proof was counted then.
+        ``is_reread``: the record was read before, so a forged proof is not counted again.
         """
         reflection = topics.REFLECTIONS.read(record)
         source = self._source(record, reflection.source, is_reread=is_reread)

@@ -4,7 +4,7 @@ OpenAI's library is not imported. Every helper of its clients (``create``, ``par
 ``with_raw_response``, ``with_streaming_response``, ``beta``) ends in one public method of the client, ``request``: a
 subclass of the client's own class changes the body there and reads the answer. Libraries made with the same generator
 also have that method. For any other client the methods themselves are replaced, and a warning names, once, each
-method that cannot be.
+method that cannot be replaced.
 """
 
 import copy
@@ -67,7 +67,7 @@ class Injector(Instrumentation):
     """Injects the playbook into calls and assigns them to runs."""
 
     def warn_uncovered(self, what: str) -> None:
-        """Log once that a way of calling the model is not covered."""
+        """Log once that calls made in this way are not covered."""
         if self.ref is not None or CURRENT.get() is not None:
             self.once.warn(
                 what,
@@ -155,14 +155,14 @@ def wrap_openai(
     budget_tokens: int | None = None,
     on_end: Callable[[Run], object] | None = None,
 ) -> C:
-    """Return a copy of an ``OpenAI`` or ``AsyncOpenAI`` client whose calls, also streamed ones, learn.
+    """Return a copy of an ``OpenAI`` or ``AsyncOpenAI`` client.
 
-    Inside ``learning`` calls belong to that run and are shown its playbook. Outside, each call is a separate run of
-    ``playbook``; without ``playbook`` it is unchanged. ``combee``: None is the default client. ``budget_tokens``: of
-    a larger playbook a call is shown the entries nearest to its last user message; None: the whole playbook. A budget
-    of ``learning`` has precedence. ``caller``: the reader's name outside ``learning``, see ``Client.playbook``.
-    ``on_end`` is called with each call's run before it is handed over, for example to report its outcome
-    (``run.outcome``).
+    Its calls, streamed ones too, are shown the playbook and recorded. Inside ``learning`` a call belongs to that run
+    and is shown its playbook. Outside, each call is a separate run of ``playbook``; without ``playbook`` the call is
+    unchanged. ``combee``: None is the default client. ``budget_tokens``: of a larger playbook a call is shown the
+    entries nearest to its last user message; None: the whole playbook. A budget of ``learning`` has precedence.
+    ``caller``: the reader's name outside ``learning``, see ``Client.playbook``. ``on_end`` is called with each call's
+    run before the run is handed over, for example to report its outcome (``run.outcome``).
 
     Raises
     ------

@@ -10,7 +10,7 @@ from combee.log.inspection.lineage import Lineage, last_taught, lineage
 from combee_schemas.base import Message
 from combee_schemas.batch import Batch, Member
 from combee_schemas.codec import encode
-from combee_schemas.playbook import Change, Entry, Playbook
+from combee_schemas.playbook import Adopted, Change, Entry, Playbook
 from combee_schemas.reflection import Reflection
 from combee_schemas.topics import BATCHES, HISTORY, REFLECTIONS, TRACES, AnyTopic
 from combee_schemas.trace import Trace
@@ -71,6 +71,20 @@ def test_evidence_that_a_later_version_no_longer_lists_still_counts() -> None:
     told = found(version(1, "r1"), version(2, "r2", kind="update"))
     assert [one.reflection_id for one in told.sources] == ["r1", "r2"]
     assert [(book.version, change.kind) for book, change in told.changes] == [(1, "add"), (2, "update")]
+
+
+@pytest.mark.parametrize("kinds", [("adopt",), ("adopt", "add"), ("add",), ()])
+def test_an_adopted_entry_names_the_adoption_unless_its_version_was_shortened(kinds: tuple[str, ...]) -> None:
+    changes = tuple(
+        Change.model_validate({"kind": kind, "entry_id": "" if kind == "adopt" else "misc-00009"})
+        for kind in kinds
+    )
+    told = found(
+        version(1, "r1").model_copy(
+            update={"adopted": Adopted(line=f"{NAME}@short", version=3), "changes": changes}
+        )
+    )
+    assert [change.kind for _, change in told.changes] == ["adopt"] * ("adopt" in kinds)
 
 
 def test_what_the_log_does_not_have_is_said_to_be_missing() -> None:

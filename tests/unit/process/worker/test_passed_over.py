@@ -1,7 +1,7 @@
 """Records passed over: what is committed, and from where they are read again."""
 
 from combee.adapters.ports import TopicPartition
-from combee.process.worker.passed_over import NOTE_BYTES, Note, PassedOver, noted, written
+from combee.process.worker.passed_over import NOTE_BYTES, Note, PassedOver, note_from, note_text
 
 ONE, TWO = TopicPartition(topic="traces", partition=1), TopicPartition(topic="traces", partition=2)
 
@@ -18,7 +18,7 @@ def test_the_committed_offset_stays_at_the_first_record_passed_over_and_the_note
     assert not over.add(ONE, "a", 5)
     over.add(ONE, "b", 9)
     assert (over.low(ONE, 20), over.low(TWO, 20)) == (5, 20)
-    assert noted(over.note(ONE, 20), 5) == Note(20, {"a": 5, "b": 9})
+    assert note_from(over.note(ONE, 20), 5) == Note(20, {"a": 5, "b": 9})
     assert over.note(TWO, 20) == ""
 
 
@@ -54,6 +54,6 @@ def test_a_new_owner_takes_over_what_the_note_says_and_forgets_others_partitions
 
 def test_a_note_without_room_or_sense_makes_a_restart_read_everything_again() -> None:
     many = Note(20, {f"playbook-{n}": n for n in range(NOTE_BYTES // 10)})
-    assert written(many) == ""
+    assert note_text(many) == ""
     for text in ("", "{}", "x", '{"next": 3, "passed": {}}'):
-        assert noted(text, 5) == Note(5)
+        assert note_from(text, 5) == Note(5)

@@ -1,4 +1,4 @@
-"""Terminal-Bench before Harbor (its own runner, ``tb run``): a folder for each trial.
+"""Trials of Terminal-Bench's first runner (``tb run``, before Harbor): a folder for each trial.
 
 ``results.json``, ``agent-logs/episode-N/`` of the agent Terminus, ``panes/`` with the terminal's screens,
 ``commands.txt`` with the typed commands.
@@ -21,12 +21,13 @@ from combee.core.text.shortening import cut
 
 EPISODE = re.compile(r"agent-logs/episode-(\d+)/")
 NO_FAILURE = {"unset", "none"}
+"""Values of ``failure_mode`` that name no failure."""
 PASSED = "passed"
 TEST_BYTES = 6 * 1024
 
 
 def read_trial(files: Files, mark: str) -> Trajectory | None:
-    """Read a trial."""
+    """Return the trajectory of a trial; None: ``mark`` is the result of a whole run."""
     result = json_object(files[mark], mark)
     if "trial_name" not in result:
         return None  # the result of a whole run

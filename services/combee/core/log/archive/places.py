@@ -41,7 +41,7 @@ class _Lane:
 
 
 class Places:
-    """Takes each record's place once, in the archive's order; after ``settle`` it knows the new ones."""
+    """Takes each record's old place once, in the archive's order; after ``settle`` it returns the new places."""
 
     def __init__(self, header: ArchiveHeader, counts: Mapping[str, int]) -> None:
         self.before = {topic.name: topic.partitions for topic in header.topics}
@@ -108,8 +108,8 @@ class Places:
     # ---- looking up the new places
 
     @property
-    def ranks(self) -> int:
-        """Return how many readings of the archive it takes to write each partition in order."""
+    def readings(self) -> int:
+        """Number of readings of the archive that it takes to write each partition in order."""
         return max(map(self._ranks, self.after)) if self.before != self.after else 1
 
     def is_written_in(self, reading: int, record: Record, target: int) -> bool:
@@ -134,7 +134,7 @@ class Places:
         return None
 
     def gone(self, topic: str, partition: int, offset: int) -> int:
-        """Return an offset for a record that is not in the archive: unique, in order, and below all others."""
+        """Return an offset for a record that is not in the archive: unique, in order, below all others' offsets."""
         if partition >= len(self._ends.get(topic, ())):
             return offset
         beyond = offset - self._ends[topic][partition]

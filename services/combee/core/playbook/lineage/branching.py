@@ -18,7 +18,8 @@ def learns(line: Playbook) -> bool:
 def with_revocations_of(playbook: Playbook, other: Playbook) -> Playbook:
     """Return a line with the revocations of another line of its playbook added.
 
-    Both lines then record all revocations. The line's next version names its new ones, with their rules.
+    Each of the two lines then records all revocations. The next version of ``playbook`` names those that are new to
+    it, with their rules.
     """
     rules, others, made = playbook.revocations, other.revocations, playbook.version + 1
     known, gone = {revocation.rule for revocation in rules}, frozenset(playbook.revoked)
@@ -29,7 +30,7 @@ def with_revocations_of(playbook: Playbook, other: Playbook) -> Playbook:
     )
     news = [reflection_id for reflection_id in other.revoked if reflection_id not in gone]
     if news and not new:
-        # A rule of the same words selected more there.
+        # On the other line, a rule of the same words selected more reflections.
         retained_from = max((revocation.retained_from for revocation in others), default=0)
         new = rules_for((), news, version=made, retained_from=retained_from)
     return playbook.model_copy(
@@ -97,7 +98,8 @@ class Adoption:
 def taken_over(adoption: Adoption, current: Playbook, content: Playbook) -> Playbook:
     """Return ``content``, the remaining content of a branch's version, as its playbook's next version.
 
-    The reflections to ask about again are the branch's, except those that the playbook's next batches contain anyway.
+    The reflections to be asked about again (``again``) are the branch's, except those that the playbook's next
+    batches contain anyway.
     """
     ids = adoption.ids(current, content.entries, content.next_id)
     version, target = current.version + 1, adoption.target

@@ -1,4 +1,4 @@
-"""Echoes: agents' repetitions of what they were shown are no news, and do not bring removed entries back."""
+"""Echoes: an agent that repeats an entry it was shown is no evidence for it, and brings no removed entry back."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -48,12 +48,12 @@ def _known_by(base: Playbook) -> "_Known":
 
 
 def was_shown(entry_id: str, since: int, shown: Shown | None) -> bool:
-    """Return whether an agent was shown an entry present ``since`` a version; version 0 means unknown."""
+    """Return whether an agent was shown an entry that exists ``since`` a version; an unknown version (0) counts."""
     return shown is not None and entry_id in shown.entry_ids and not 0 < shown.version < since
 
 
 class _Known:
-    """Present and former contents of a playbook, with the version since which each is there."""
+    """Contents of a playbook's entries, removed ones too, and the version in which each present one was added."""
 
     def __init__(self, base: Playbook) -> None:
         self._index = Index()
@@ -64,7 +64,7 @@ class _Known:
             self._index.put(entry.id, entry.content)
 
     def saying(self, operation: Operation) -> tuple[str, ...]:
-        """Return the entries with an operation's content; for an UPDATE, its own entry."""
+        """Return the ids of entries with an operation's content; for an UPDATE, only of the entry that it updates."""
         if operation.kind == OperationKind.ADD:
             return self._index.saying(operation.content)
         if operation.kind == OperationKind.UPDATE:
@@ -74,6 +74,6 @@ class _Known:
         return ()
 
     def shown(self, saying: Sequence[str], shown: Shown | None) -> str:
-        """Return the entry among these that an agent was shown, or nothing."""
+        """Return the id of the first of these entries that an agent was shown; empty: it was shown none."""
         echoed = (entry_id for entry_id in saying if was_shown(entry_id, self._since.get(entry_id, 0), shown))
         return next(echoed, "")
