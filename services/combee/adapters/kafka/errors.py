@@ -63,7 +63,7 @@ class Need:
     def missing(self, error: Exception) -> str:
         """Return the right that an authorization error reports as missing, and the command that grants it."""
         if isinstance(error, kafka.GroupAuthorizationFailedError):
-            return self._denied("Read", "group", self.group)
+            return self._denied("Describe" if self.operation == "Describe" else "Read", "group", self.group)
         if isinstance(error, kafka.TransactionalIdAuthorizationFailed):
             return self._denied("Write", "transactional-id", self.transactional_id)
         if isinstance(error, kafka.ClusterAuthorizationFailedError):
