@@ -95,7 +95,9 @@ async def exercise(secured: SecuredKafka, role: str, right: Right) -> None:
                 await use(log, "write", written)
             case Right(resource="topic"):
                 await use(log, "read", right.name.removeprefix(f"{PREFIX}."))
-            case Right(resource="group", operation="Describe"):  # a pause looks at what other services have read
+            case Right(
+                resource="group", operation="Describe"
+            ):  # a pause looks at what other services have read
                 await log.committed(right.name.removeprefix(f"{PREFIX}."), TOPICS[0].name)
             case Right(resource="group"):
                 await join(log, role)

@@ -3,14 +3,13 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
+from pkgutil import resolve_name
 
 import pytest
 
 from combee.adapters.ports import Clock, Log, TransientError
 from combee.assembly import compose, wiring
-from combee.assembly.compose import JUDGE_OPENERS
 from combee.core.evaluation.questions import Question
-from combee.core.gate import policy
 from combee.core.gate.gate import Gate
 from combee.core.gate.judges import JUDGES
 from combee.core.playbook.spend import UNCAPPED
@@ -19,7 +18,6 @@ from combee.log.evaluation.evaluator import Evaluated, Evaluator
 from combee.log.evaluation.judge import AskJudge, EvaluationJudge, Judges, OnAnswer
 from combee.process.settings.loading import Settings, load_settings
 from combee.process.worker.views import View
-from combee.publish import gate as publish_gate
 from combee_schemas import topics
 from combee_schemas.gate import Judge, Verdict
 from combee_schemas.playbook import Playbook
@@ -168,10 +166,8 @@ async def short(_settings: Settings, _log: Log, clock: Clock) -> AsyncIterator[A
     yield ask
 
 
-async def test_a_name_and_its_opener_make_a_judge(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (policy, compose, publish_gate):
-        monkeypatch.setattr(module, "JUDGES", (*JUDGES, "short"))
-    monkeypatch.setattr(compose, "JUDGE_OPENERS", {**JUDGE_OPENERS, "short": short})
+async def test_one_entry_makes_a_judge(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(JUDGES, "short", f"{__name__}:short")
     settings = load_settings(gate="short")
     assert compose.judges(settings) == ("evaluate",)
     deployment = PlanningDeployment(gates=settings.gate.policy())
@@ -182,9 +178,10 @@ async def test_a_name_and_its_opener_make_a_judge(monkeypatch: pytest.MonkeyPatc
             assert places(deployment.log) == (accepted, 0)
 
 
-def test_each_judge_that_is_opened_is_one_of_the_judges() -> None:
-    assert JUDGE_OPENERS
-    assert JUDGE_OPENERS.keys() <= set(JUDGES)
+def test_what_opens_a_judge_is_there() -> None:
+    opened = [opener for opener in JUDGES.values() if opener]
+    assert opened
+    assert all(callable(resolve_name(name)) for name in opened)
 
 
 async def test_a_judge_that_gets_no_answer_holds_up_no_other() -> None:

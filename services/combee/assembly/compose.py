@@ -3,12 +3,13 @@
 import asyncio
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -20,7 +21,6 @@ from combee.adapters.kafka import KafkaLog, Reachability
 from combee.adapters.kafka.connection import Connection
 from combee.adapters.ports import NO_TRACING, Clock, ConfigurationError, LanguageModel, Log
 from combee.assembly import wiring
-from combee.assembly.answerers import evaluation_judge
 from combee.assembly.backends import check_topics, connection, embedder, known_sources, language_model
 from combee.control.controller import Controller
 from combee.control.outcomes import OutcomeFolder
@@ -78,7 +78,6 @@ class Worker:
 
 
 Role = Callable[[Worker], Awaitable[None]]
-OpenJudge = Callable[[Settings, Log, Clock], AbstractAsyncContextManager[AskJudge]]
 BuildHandler = Callable[[Log, LanguageModel, Clock, DeadLetterLimiter], ReflectHandler | ScanHandler]
 
 
@@ -299,8 +298,6 @@ async def check_evaluate(settings: Settings) -> None:
 ROLES: Mapping[str, Role] = dict(zip(SERVICES, (_control, _publish, _scan, _shuffle, _reflect), strict=True))
 JUDGING: Mapping[str, Role] = {"evaluate": _evaluate}
 """The service that asks judges about candidates, if a gate needs one."""
-JUDGE_OPENERS: Mapping[Judge, OpenJudge] = {"evaluate": evaluation_judge}
-"""Opens each judge that this service asks; the verdicts of the others come another way."""
 FRONTS: Mapping[str, Role] = {"gateway": _gateway}
 """Interfaces for people and agents; they need an extra."""
 
@@ -312,7 +309,7 @@ def judges(settings: Settings) -> tuple[str, ...]:
 
 def _asked(settings: Settings) -> list[Judge]:
     needed = settings.gates.all_judges
-    return [judge for judge in JUDGES if judge in needed and judge in JUDGE_OPENERS]
+    return [judge for judge, opener in JUDGES.items() if opener and judge in needed]
 
 
 @asynccontextmanager
@@ -329,7 +326,7 @@ async def open_judges(settings: Settings, log: Log, clock: Clock) -> AsyncIterat
         raise ConfigurationError("COMBEE_GATE names no judge of this service: it has nothing to do")
     async with AsyncExitStack() as opened:
         yield {
-            judge: await opened.enter_async_context(JUDGE_OPENERS[judge](settings, log, clock))
+            judge: await opened.enter_async_context(resolve_name(JUDGES[judge])(settings, log, clock))
             for judge in asked
         }
 
