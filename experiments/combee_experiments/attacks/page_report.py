@@ -65,8 +65,8 @@ In five wordings each wording is a lesson of its own to code: in `public` it wai
 - **public in five wordings**: a source that says a lesson in other words is witnessed by the check call alone, and
   that is no support, because a text may ride on a lesson. No rule by words tells a rider from a paraphrase: both have
   words that the lesson lacks.
-- **team, short of room, in five wordings** loses lessons without an attacker, too: several wordings of one lesson take
-  the room of another.
+- **team, short of room, in five wordings** loses lessons without an attacker, too: several wordings of one lesson
+  take the room of another.
 
 ## What was taken out
 
