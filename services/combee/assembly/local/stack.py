@@ -87,7 +87,10 @@ def child_environment(options: StackOptions) -> dict[str, str]:
     named[SET_BY] = json.dumps(dict(settings.origins))
     if options.gateway_keys is not None:
         named["COMBEE_GATEWAY_KEYS"] = options.gateway_keys
-    return environment() | named
+    read = {
+        f"{name}{SUFFIX}" for name in named
+    }  # the value takes the place of its file: both would be refused
+    return {name: value for name, value in environment().items() if name.upper() not in read} | named
 
 
 def environment_of(role: str, env: Mapping[str, str], settings: Settings) -> dict[str, str]:

@@ -29,7 +29,7 @@ from combee.core.log.diagnosis.surroundings import (
 )
 from combee.process.secret_files import SUFFIX
 from combee.process.settings.group import NAMED_BY, file_values
-from combee.process.settings.loading import GROUPS, Settings, environment, secrets
+from combee.process.settings.loading import GROUPS, Settings, environment, in_files, secrets
 from combee.process.telemetry.logs import configure_logs
 from combee.sdk.address import VARIABLES
 
@@ -115,7 +115,7 @@ def settings_checks() -> list[Check]:
     """Look for unknown settings and for secrets in the file."""
     fields = {name: info for group in GROUPS.values() for name, info in group.model_fields.items()}
     known = [f"{PREFIX}{name.upper()}" for name in fields] + list(READ_ELSEWHERE)
-    known += [f"{PREFIX}{name.upper()}{SUFFIX}" for name in secrets()]
+    known += [f"{PREFIX}{name.upper()}{SUFFIX}" for name in in_files()]
     for info in fields.values():
         if isinstance(info.validation_alias, AliasChoices):
             known += [choice for choice in info.validation_alias.choices if isinstance(choice, str)]

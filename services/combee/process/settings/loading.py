@@ -92,6 +92,11 @@ def secrets() -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for group in GROUPS.values() for name in group.secret_fields()))
 
 
+def in_files() -> tuple[str, ...]:
+    """Return the names of all settings whose value may stand in a file that the environment names."""
+    return tuple(dict.fromkeys(name for group in GROUPS.values() for name in group.fields_in_files()))
+
+
 SUCCESSORS: Mapping[str, str] = {
     "sources": "COMBEE_TRUST=team counts proven sources (lab: declared names)",
     "source_share": "COMBEE_TRUST=team gives each source its part where others wait",

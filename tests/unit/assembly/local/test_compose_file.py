@@ -27,7 +27,7 @@ from combee.gateway.access.keys import keyring
 from combee.gateway.server import check_bind
 from combee.process.settings.gateway import GatewaySettings
 from combee.process.settings.kafka import KafkaSettings
-from combee.process.settings.loading import GROUPS, secrets
+from combee.process.settings.loading import GROUPS, in_files, secrets
 from combee.process.settings.model import ModelSettings
 from combee.process.telemetry.health import serving
 from support import shown
@@ -312,7 +312,7 @@ def test_controller_and_broker_agree_on_the_session_that_a_broker_waits_for(serv
 
 def test_every_variable_is_a_setting() -> None:
     known = {f"COMBEE_{name.upper()}" for group in GROUPS.values() for name in group.model_fields}
-    files = {f"COMBEE_{name.upper()}_FILE" for group in GROUPS.values() for name in group.fields_in_files()}
+    files = {f"COMBEE_{name.upper()}_FILE" for name in in_files()}
     for name in (*FILES, "deploy/.env.example", "deploy/Dockerfile"):
         used = set(re.findall(r"COMBEE_[A-Z_]+", (shown.ROOT / name).read_text("utf-8")))
         assert used <= {*known, *files, "COMBEE_IMAGE", "COMBEE_USER"}, name

@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from combee.adapters.ports import ConfigurationError
+from combee.assembly.local.stack import StackOptions, child_environment
+from combee.cli.doctor.examine import settings_checks
 from combee.process.settings.group import SettingsError
 from combee.process.settings.loading import load_settings, secrets
 from combee.sdk.address import resolved_address
@@ -29,7 +31,15 @@ def test_every_secret_may_stand_in_a_file(name: str, file: Path, monkeypatch: py
 
 def test_the_salt_may_stand_in_a_file(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COMBEE_SALT_FILE", str(file))
-    assert load_settings().batch.salt == WORD
+    settings = load_settings()
+    assert settings.batch.salt == WORD
+    # A service is given what was read, and not its file next to it, which would be refused.
+    env = child_environment(
+        StackOptions(settings=settings, bootstrap_servers="kafka:9092", folder=file.parent)
+    )
+    assert env["COMBEE_SALT"] == WORD
+    assert "COMBEE_SALT_FILE" not in env
+    assert [check.verdict for check in settings_checks()] == ["ok"], "doctor knows the variable"
 
 
 def test_a_file_wins_over_another_tool_s_variable(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
