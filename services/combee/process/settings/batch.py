@@ -31,7 +31,7 @@ class BatchSettings(BatchOptions, SettingsGroup):
 
     ALSO_IN_FILES: ClassVar = (
         "salt",
-    )  # manifests hold it: whoever reads the log may know it, but nobody else
+    )  # readers of the log may know it, because manifests hold it
 
     batch_size: StartSize = 40
     reflect_entry_tokens: int = Field(

@@ -44,7 +44,7 @@ def cut_anew(arrivals: Iterable[Arrival], *, batch_size: int, max_wait_s: float)
 
 
 def is_cut_as(planned: Iterable[Sequence[Arrival]], made: Iterable[Batch]) -> bool:
-    """Return whether batches that a replay ``made`` end where the ``planned`` ones do, as far as it has come."""
+    """Return whether the batches that a replay ``made`` so far end where ``planned`` ones do."""
     wanted = {batch[-1].reflection_id for batch in planned}
     made = [batch for batch in made if batch.members]
     cut = {member.reflection_id for batch in made for member in batch.members}
