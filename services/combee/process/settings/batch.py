@@ -29,9 +29,7 @@ InFlight = Annotated[
 class BatchSettings(BatchOptions, SettingsGroup):
     """When windows close and how a batch is cut (paper defaults: p = 2, k = ⌊√n⌋)."""
 
-    ALSO_IN_FILES: ClassVar = (
-        "salt",
-    )  # readers of the log may know it, because manifests hold it
+    ALSO_IN_FILES: ClassVar = ("salt",)  # readers of the log may know it, because manifests hold it
 
     batch_size: StartSize = 40
     reflect_entry_tokens: int = Field(
