@@ -77,7 +77,8 @@ def test_closing_gives_up_where_nothing_answers_and_counts_what_was_not_sent(
 def test_closing_tries_once_more_at_once_and_goes_on_while_acknowledgements_come_in(
     memory: UnreliableTransport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(core, "AWAY_S", 1.0)
+    monkeypatch.setattr(core, "AWAY_S", 0.5)
+    monkeypatch.setattr(publishing, "CLOSING_PAUSE_S", 0.1)
     monkeypatch.setattr(publishing, "MAX_SENT", 1)
     monkeypatch.setattr(publishing, "FIRST_PAUSE_S", 60.0)
     send, gaps = memory.send, iter(range(10**6))
@@ -92,7 +93,7 @@ def test_closing_tries_once_more_at_once_and_goes_on_while_acknowledgements_come
         client.publish(reflection(number))
     until(lambda: memory.attempts >= 1)
 
-    # Two pauses of 0.25 s before each acknowledgement: 4 s, with none of them 1 s after the one before.
+    # Two pauses of 0.1 s before each acknowledgement: 1.6 s, with none of them 0.5 s after the one before.
     assert client.close(timeout_s=100).is_complete
     assert memory.attempts == 24
 
