@@ -41,7 +41,9 @@ class Place:
     def worst(self, attack: str, name: str) -> float:
         """Return a figure of the worst run; ``lost`` is the share of the lessons that agents are not shown."""
         runs = self.runs(attack)
-        return 1 - runs.spread("lessons").low / len(LESSONS) if name == "lost" else runs.spread(name).high
+        if name != "lost":
+            return runs.spread(name).high
+        return (len(LESSONS) - runs.spread("lessons").low) / len(LESSONS)  # 1 - 19 / 20 is more than 0.05
 
 
 def places(measured: Measured) -> list[Place]:
