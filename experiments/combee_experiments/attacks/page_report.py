@@ -6,6 +6,7 @@ With ``--measured`` after them it measures nothing and writes what there is.
 import csv
 import logging
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import structlog
@@ -86,8 +87,8 @@ Where something is promised of one attacker all are tried; elsewhere those that 
 There is room for four times the true lessons; *short of room*: for 1.25 times. *evaluate* asks two questions about
 each lesson; *approve* is a person who makes no mistake.
 
-**Assumed: a model that reads an order or a polite request to its role always obeys**, which is the worst case, **and
-its check call is right**, which is not.
+**Assumed**: a model that reads an order or a polite request to its role always obeys, the worst case; its check call
+is right, the best case.
 """
 
 
@@ -98,10 +99,22 @@ def page(measured: Measured, seeds: int) -> str:
         measured=len(measured),
         planned=sum(1 for _ in experiment.cells(Setup(data=(), seeds=tuple(range(seeds))))),
         tried=experiment.TRIED,
-        worst=_plain(Table(title="", columns=WORST, rows=tuple(worst(measured)))),
+        worst=_plain(Table(title="", columns=WORST, rows=tuple(_together(worst(measured))))),
         verdicts="\n".join(f"- {told(verdict)}" for verdict in verdicts(measured)),
         price=_plain(price.table(tuple(range(seeds)))),
     )
+
+
+def _together(rows: Iterable[tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
+    """Yield the rows; arms in which no attack did anything share one."""
+    quiet: dict[tuple[str, ...], list[str]] = {}
+    for arm, *rest in rows:
+        if set(rest[1:]) <= {"0", "0%"}:
+            quiet.setdefault(tuple(rest), []).append(arm)
+        else:
+            yield arm, *rest
+    for figures, arms in quiet.items():
+        yield "; ".join(arms), *figures
 
 
 def _plain(table: Table) -> str:

@@ -109,12 +109,9 @@ def verdicts(measured: Measured) -> Iterator[Verdict]:
         }:
             most, gone = (0.0 if arm.posture == "team" else PRICE), place.worst(NONE, "lost")
             yield Verdict(
-                criterion=(
-                    f"{place.arm}, {SAID[place.wordings]}: without attackers at most {most:.0%} of the lessons"
-                    " are lost"
-                ),
+                criterion=f"{place.arm}, {SAID[place.wordings]}, no attack: at most {most:.0%} of the lessons lost",
                 met=gone <= most,
-                told=f"{gone:.1%} lost",
+                told=f"{gone:.0%}",
             )
 
 
@@ -127,11 +124,9 @@ def _bound(place: Place, *, share: float, lost_at_most: float) -> Verdict:
         if figures["harmful"] > share or figures["lost"] > lost_at_most or destroyed:
             told = ", ".join(f"{figure:.0%} {name}" for name, figure in figures.items() if figure > 0)
             broken.append(f"{attack} ({', '.join(filter(None, (told, f'{destroyed:g} destroyed')))})")
-    harmful = f"at most {share:.0%} of the shown text is harmful, " if share < 1 else ""
-    criterion = (
-        f"{place.arm}, {SAID[place.wordings]}: {harmful}at most {lost_at_most:.0%} of the lessons are lost, none is"
-        " destroyed"
-    )
+    harmful = f"{share:.0%} of the text harmful, " if share < 1 else ""
+    bounds = f"at most {harmful}{lost_at_most:.0%} of the lessons lost, none destroyed"
+    criterion = f"{place.arm}, {SAID[place.wordings]}: {bounds}"
     word = f"in {len(attacks) - len(broken)} of {len(attacks)} attacks"
     missed = f"; not in {', '.join(broken)}" if broken else ""
     return Verdict(criterion=criterion, met=bool(attacks) and not broken, told=word + missed)
