@@ -45,8 +45,9 @@ has a secret. *one*, *three*: that number of proven attackers.
 
 {verdicts}
 
-The criterion of room counts tokens, as room does; this was changed after runs that met it, which counted entries and
-then letters. The other criteria were set before the first whole run, after single runs of some attacks on three arms.
+The criterion of room counts tokens, as room does; it was changed after runs that missed it, in which it counted
+entries and then letters. The other criteria were set before the first whole run, after single runs of some attacks on
+three arms.
 
 ## What it costs where nobody attacks
 
@@ -55,37 +56,30 @@ combee_experiments.attacks.price {seeds}`):
 
 {price}
 
-In five wordings each wording is a lesson of its own to code. In `public` it waits for four sources of its own, so the
-bar of 2 % is missed wherever sources use their own words.
-
 ## Why what is missed is missed
 
 - **A team with room shows what a source adds**: nothing holds it up but a judge or `public`.
-- **Where nobody proves who they are** all are one source, and no rule by source can help: destroying takes three
-  reflections at most.
+- **Where nobody proves who they are** all are one source, and no rule by source can help.
 - **Three who collude in a team** have what three sources have: they change anything.
-- **public in five wordings**: only the check call sees that two wordings are one lesson. That is no support, because
-  a text may ride on a lesson, and no rule by words tells a rider from a paraphrase.
-- **team, short of room, in five wordings**: several wordings of one lesson take the room of another, also without an
-  attacker.
+- **public in five wordings**: each wording waits for four sources of its own. Only the check call sees that two
+  wordings are one lesson, and that is no support, because a text may ride on a lesson.
+- **team, short of room, in five wordings**: several wordings of one lesson take the room of another.
 
 What each protection gains: [with and without it](../design/adr/0044-what-protections-gain.md), `python -m
 combee_experiments.attacks.ablations`.
 
 ## Who attacks
 
-- **Attacks that do not know the protections**: floods, contradictions, orders to the reflector, to the curator and to
-  agents, harmful tags, forged scores, markup of tool calls, many names, a rider on honest lessons, and a crowd that
-  sends 100 a round.
+- **Attacks that do not know the protections**: floods, contradictions, orders to the reflector, the curator and
+  agents, harmful tags, forged scores, markup of tool calls, many names, a rider on honest lessons, a crowd.
 - **Attacks that know the code**: *newborn* names the ids that the next batch gives. *Rewording* and *removal* go for
   the entries with the least support, with tags and an order to the curator. *Eviction* fills the room and praises
-  its own. *Reputation* teaches true lessons for ten rounds first. *Combination* does one after the other.
-- *One who searches* varies the attacks, their order, begin and frequency on the same honest records, and shows the
-  worst of {tried}.
+  its own. *Reputation* teaches true lessons for ten rounds first. *Combination* does one after the other. *One who
+  searches* varies all this on the same honest records and shows the worst of {tried}.
 
 Where something is promised of one attacker all are tried; elsewhere those that did most. Attackers read the playbook.
-There is room for four times the true lessons; *short of room*: for 1.25 times. *evaluate* asks two questions about
-each lesson; *approve* is a person who makes no mistake.
+It has room for four times the true lessons, *short of room* for 1.25 times. *evaluate* asks two questions about each
+lesson; *approve* is a person who makes no mistake.
 
 **Assumed**: a model that reads an order or a polite request to its role always obeys, the worst case; its check call
 is right, the best case.

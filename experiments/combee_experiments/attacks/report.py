@@ -119,13 +119,17 @@ def _bound(place: Place, *, share: float, lost_at_most: float) -> Verdict:
     """Decide what is shown, lost and destroyed at most on an arm."""
     attacks, broken = place.attacks(), []
     for attack in attacks:
-        figures = {"harmful": place.worst(attack, "text"), "lost": place.worst(attack, "lost")}
+        harmful, lost = place.worst(attack, "text"), place.worst(attack, "lost")
         destroyed = place.worst(attack, "destroyed")
-        if figures["harmful"] > share or figures["lost"] > lost_at_most or destroyed:
-            told = ", ".join(f"{figure:.0%} {name}" for name, figure in figures.items() if figure > 0)
-            broken.append(f"{attack} ({', '.join(filter(None, (told, f'{destroyed:g} destroyed')))})")
-    harmful = f"{share:.0%} of the text harmful, " if share < 1 else ""
-    bounds = f"at most {harmful}{lost_at_most:.0%} of the lessons lost, none destroyed"
+        exceeded = {
+            f"{harmful:.1%} harmful": harmful > share,
+            f"{lost:.0%} lost": lost > lost_at_most,
+            f"{destroyed:g} destroyed": destroyed > 0,
+        }
+        if any(exceeded.values()):
+            broken.append(f"{attack} ({', '.join(told for told, is_over in exceeded.items() if is_over)})")
+    text = f"{share:.0%} of the text harmful, " if share < 1 else ""
+    bounds = f"at most {text}{lost_at_most:.0%} of the lessons lost, none destroyed"
     criterion = f"{place.arm}, {SAID[place.wordings]}: {bounds}"
     word = f"in {len(attacks) - len(broken)} of {len(attacks)} attacks"
     missed = f"; not in {', '.join(broken)}" if broken else ""
