@@ -2,7 +2,7 @@
 
 import pytest
 
-from combee_experiments.attacks.page_report import _together
+from combee_experiments.attacks.page_report import _lines, _together
 from combee_experiments.attacks.producers import LESSONS
 from combee_experiments.attacks.protections import TEAM, TEAM_SHORT
 from combee_experiments.attacks.report import verdicts
@@ -41,7 +41,15 @@ def test_of_an_attack_that_breaks_a_criterion_only_the_figures_that_exceed_it_ar
     assert judged(TEAM_SHORT, numbers).told == told
 
 
-def test_arms_in_which_no_attack_did_anything_share_a_row() -> None:
+def test_arms_with_equal_figures_share_a_row() -> None:
     row = ("word for word", "0", "0%")
     rows = [("lab", "word for word", "2 (removal)", "0%"), ("public", *row), ("public + approve", *row)]
     assert list(_together(rows)) == [rows[0], ("public; public + approve", *row)]
+
+
+def test_places_with_equal_verdicts_share_a_line() -> None:
+    verdicts = (
+        Verdict(criterion=f"{arm}: at most 5%", met=True, told=told)
+        for arm, told in {"a": "0%", "b": "5%", "c": "0%"}.items()
+    )
+    assert list(_lines(verdicts)) == ["- **met**: a; c: at most 5%: 0%", "- **met**: b: at most 5%: 5%"]

@@ -14,7 +14,7 @@ import structlog
 from combee_experiments.attacks import experiment, price
 from combee_experiments.attacks.report import COLUMNS, WORST, rows, verdicts, worst
 from combee_experiments.running.cells import Measured
-from combee_experiments.running.report import Table, markdown, told
+from combee_experiments.running.report import Table, Verdict, markdown
 from combee_experiments.running.run import run
 from combee_experiments.running.setup import Setup, parse_seeds
 from combee_experiments.running.store import Store
@@ -56,7 +56,7 @@ combee_experiments.attacks.price {seeds}`):
 
 {price}
 
-## Why what is missed is missed
+## What is not stopped, and why
 
 - **A team with room shows what a source adds**: nothing holds it up but a judge or `public`.
 - **Where nobody proves who they are** all are one source, and no rule by source can help.
@@ -94,21 +94,25 @@ def page(measured: Measured, seeds: int) -> str:
         planned=sum(1 for _ in experiment.cells(Setup(data=(), seeds=tuple(range(seeds))))),
         tried=experiment.TRIED,
         worst=_plain(Table(title="", columns=WORST, rows=tuple(_together(worst(measured))))),
-        verdicts="\n".join(f"- {told(verdict)}" for verdict in verdicts(measured)),
+        verdicts="\n".join(_lines(verdicts(measured))),
         price=_plain(price.table(tuple(range(seeds)))),
     )
 
 
 def _together(rows: Iterable[tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
-    """Yield the rows; arms in which no attack did anything share one."""
-    quiet: dict[tuple[str, ...], list[str]] = {}
-    for arm, *rest in rows:
-        if set(rest[1:]) <= {"0", "0%"}:
-            quiet.setdefault(tuple(rest), []).append(arm)
-        else:
-            yield arm, *rest
-    for figures, arms in quiet.items():
-        yield "; ".join(arms), *figures
+    """Yield the rows; those that differ in their first cell alone share one."""
+    first: dict[tuple[str, ...], list[str]] = {}
+    for cell, *rest in rows:
+        first.setdefault(tuple(rest), []).append(cell)
+    for rest, cells in first.items():
+        yield "; ".join(cells), *rest
+
+
+def _lines(found: Iterable[Verdict]) -> Iterator[str]:
+    for places, bound, word, told in _together(
+        (*verdict.criterion.split(": ", 1), verdict.word, verdict.told) for verdict in found
+    ):
+        yield f"- **{word}**: {places}: {bound}: {told}"
 
 
 def _plain(table: Table) -> str:
