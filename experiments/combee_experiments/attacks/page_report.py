@@ -36,18 +36,16 @@ has a secret. *one*, *three*: that number of proven attackers.
 
 {worst}
 
-- *Harmful* is what agents are shown that is not, in all of its text, a true lesson.
-- *Lost* are true lessons that agents are not shown in the end.
-- *Destroyed* are true lessons that agents were shown and are not shown in the next version, even if they are learned
-  again later; the last column counts those behind which two sources or more stood.
+*Harmful* is what agents are shown that is not, in all of its text, a true lesson. *Lost* are true lessons that agents
+are not shown in the end. *Destroyed* are true lessons that agents were shown and are not shown in the next version,
+even if they are learned again later; the last column counts those behind which two sources or more stood.
 
 ## What was to be shown
 
 {verdicts}
 
-The criterion of room counts tokens, as room does; it was changed after runs that missed it, in which it counted
-entries and then letters. The other criteria were set before the first whole run, after single runs of some attacks on
-three arms.
+The criteria were set before the first whole run, after single runs of some attacks on three arms. That of room was
+changed after runs that missed it: it counts tokens, as room does, and no longer entries or letters.
 
 ## What it costs where nobody attacks
 
