@@ -99,10 +99,10 @@ def page(measured: Measured, seeds: int) -> str:
 
 def _together(rows: Iterable[tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
     """Yield the rows; those that differ in their first cell alone share one."""
-    first: dict[tuple[str, ...], list[str]] = {}
-    for cell, *rest in rows:
-        first.setdefault(tuple(rest), []).append(cell)
-    for rest, cells in first.items():
+    heads: dict[tuple[str, ...], list[str]] = {}
+    for row in rows:
+        heads.setdefault(row[1:], []).append(row[0])
+    for rest, cells in heads.items():
         yield "; ".join(cells), *rest
 
 
