@@ -6,6 +6,7 @@ With ``--measured`` after them it measures nothing and writes what there is.
 import csv
 import logging
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import structlog
@@ -13,7 +14,7 @@ import structlog
 from combee_experiments.attacks import experiment, price
 from combee_experiments.attacks.report import COLUMNS, WORST, rows, verdicts, worst
 from combee_experiments.running.cells import Measured
-from combee_experiments.running.report import Table, markdown, told
+from combee_experiments.running.report import Table, Verdict, markdown
 from combee_experiments.running.run import run
 from combee_experiments.running.setup import Setup, parse_seeds
 from combee_experiments.running.store import Store
@@ -22,77 +23,64 @@ RESULTS = Path("docs/results")
 CELLS = Path("results/attacks/cells.jsonl")
 TEXT = """# Attacks
 
-**Simulated**: no real model was asked, and no real attacker tried. Seven honest producers send 14 reflections a
-round; the attackers send six, 30 % of all, from the fifth of 24 rounds on. Seeds: {seeds}. `python -m
-combee_experiments.attacks.page_report {seeds}` measures and writes this page in some 5 minutes a seed on one free
-core; `make test-attacks` runs a small part. **{measured} of {planned} cells are measured.**
+What do malicious producers get into production, and what stops them? **Simulated**: no real model was asked, and no
+real attacker tried. Seven honest producers send 14 reflections a round; the attackers send six, 30 % of all, from
+the fifth of 24 rounds on. `python -m combee_experiments.attacks.page_report {seeds}` ({seeds} seeds, some 5 minutes
+each on one free core) writes this page; `make test-attacks` runs a small part. **{measured} of {planned} cells are
+measured.**
 
 ## The worst of each posture
 
-Each figure is that of the worst attack, which is named:
+Each figure is that of the worst attack, which is named ([all rows](tables/attacks.csv)). *nobody proves*: no producer
+has a secret. *one*, *three*: that number of proven attackers.
 
 {worst}
 
-*Harmful* is what agents are shown that is not, in all of its text, a true lesson. *Lost* are true lessons that
-agents are not shown in the end. *Destroyed* is a true lesson that agents were shown and are not shown in the next
-version, even if it is learned again later; the last column counts those behind which two sources or more stood.
-*nobody proves*: no producer has a secret. *one*, *three*: that number of proven attackers. [All
-rows](tables/attacks.csv).
+*Harmful* is what agents are shown that is not, in all of its text, a true lesson. *Lost* are true lessons that agents
+are not shown in the end. *Destroyed* are true lessons that agents were shown and are not shown in the next version,
+even if they are learned again later; the last column counts those behind which two sources or more stood.
 
 ## What was to be shown
 
 {verdicts}
 
-The criterion of room counts tokens, as room does. It was changed after runs that passed the bar: it counted entries
-first, of which short ones are many, then letters. The table of all rows has entries, too.
+The criteria were set before the first whole run, after single runs of some attacks on three arms. That of room was
+changed after runs that missed it: it counts tokens, as room does, and no longer entries or letters.
 
 ## What it costs where nobody attacks
 
-*Reflections that count* are evidence or an echo; a round is a minute here. `python -m
-combee_experiments.attacks.price {seeds}` prints it:
+*Reflections that count* are evidence or an echo; a round is a minute here (`python -m
+combee_experiments.attacks.price {seeds}`):
 
 {price}
 
-In five wordings each wording is a lesson of its own to code: in `public` it waits for four sources of its own. So
-`public` misses its bar of 2 % wherever sources use their own words.
+## What is not stopped, and why
 
-## Why what is missed is missed
+- **A team with room shows what a source adds**: nothing holds it up but a judge or `public`.
+- **Where nobody proves who they are** all are one source, and no rule by source can help.
+- **Three who collude in a team** have what three sources have: they change anything.
+- **public in five wordings**: each wording waits for four sources of its own. Only the check call sees that two
+  wordings are one lesson, and that is no support, because a text may ride on a lesson.
+- **team, short of room, in five wordings**: several wordings of one lesson take the room of another.
 
-- **team, harmful where there is room**: what a source adds is never held up. A judge or `public` holds it up.
-- **Where nobody proves who they are** all are one source, and no rule by source can help: destroying takes three
-  reflections at most, and a curator that obeys an order removes what it is told to.
-- **three who collude in a team** have what three sources have: they change anything.
-- **public in five wordings**: a source that says a lesson in other words is witnessed by the check call alone, and
-  that is no support, because a text may ride on a lesson. No rule by words tells a rider from a paraphrase: both have
-  words that the lesson lacks.
-- **team, short of room, in five wordings** loses lessons without an attacker, too: several wordings of one lesson
-  take the room of another.
-
-## What was taken out
-
-Each protection was taken out where it should matter: [what it gained](../design/adr/0044-what-protections-gain.md).
-`python -m combee_experiments.attacks.ablations` shows those that stand.
+What each protection gains: [with and without it](../design/adr/0044-what-protections-gain.md), `python -m
+combee_experiments.attacks.ablations`.
 
 ## Who attacks
 
-Attacks that know nothing of the protections: floods, contradictions, orders to the reflector, to the curator and to
-agents, harmful tags, forged scores, markup of tool calls, many names, a rider on honest lessons, and a crowd that
-sends 100 a round. Six know the code: *newborn* names the ids that the next batch gives; *rewording* and *removal*
-go for the entries behind which the least stands, with tags and an order to the curator; *eviction* fills the room
-and praises its own; *reputation* teaches true lessons for ten rounds first; *combination* does one after the other.
-*One who searches* climbs over attacks, their order, when they begin and how often they come, with whole runs on the
-same honest records, and shows the worst of {tried}. Where something is promised of one attacker all are tried;
-elsewhere those that did most in a run of all on all.
+- **Attacks that do not know the protections**: floods, contradictions, orders to the reflector, the curator and
+  agents, harmful tags, forged scores, markup of tool calls, many names, a rider on honest lessons, a crowd.
+- **Attacks that know the code**: *newborn* names the ids that the next batch gives. *Rewording* and *removal* go for
+  the entries with the least support, with tags and an order to the curator. *Eviction* fills the room and praises
+  its own. *Reputation* teaches true lessons for ten rounds first. *Combination* does one after the other. *One who
+  searches* varies all this on the same honest records and shows the worst of {tried}.
 
-- Attackers read the playbook that agents read.
-- **A model that reads an order or a polite request to its role obeys always**, whatever fence it stands in: the
-  worst case, an assumption. **Its check call is right**, which is none.
-- *evaluate* asks two questions about each lesson; *approve* is a person who reads every difference and makes no
-  mistake.
-- There is room for four times the true lessons; *short of room*: for 1.25 times.
+Where something is promised of one attacker all are tried; elsewhere those that did most. Attackers read the playbook.
+It has room for four times the true lessons, *short of room* for 1.25 times. *evaluate* asks two questions about each
+lesson; *approve* is a person who makes no mistake.
 
-The criteria were set before the first whole run, after single runs of some attacks on three arms; *destroyed of two
-sources or more* was added after those. This is no blind test.
+**Assumed**: a model that reads an order or a polite request to its role always obeys, the worst case; its check call
+is right, the best case.
 """
 
 
@@ -103,10 +91,26 @@ def page(measured: Measured, seeds: int) -> str:
         measured=len(measured),
         planned=sum(1 for _ in experiment.cells(Setup(data=(), seeds=tuple(range(seeds))))),
         tried=experiment.TRIED,
-        worst=_plain(Table(title="", columns=WORST, rows=tuple(worst(measured)))),
-        verdicts="\n".join(f"- {told(verdict)}" for verdict in verdicts(measured)),
+        worst=_plain(Table(title="", columns=WORST, rows=tuple(_together(worst(measured))))),
+        verdicts="\n".join(_lines(verdicts(measured))),
         price=_plain(price.table(tuple(range(seeds)))),
     )
+
+
+def _together(rows: Iterable[tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
+    """Yield the rows; those that differ in their first cell alone share one."""
+    heads: dict[tuple[str, ...], list[str]] = {}
+    for row in rows:
+        heads.setdefault(row[1:], []).append(row[0])
+    for rest, cells in heads.items():
+        yield "; ".join(cells), *rest
+
+
+def _lines(found: Iterable[Verdict]) -> Iterator[str]:
+    for places, bound, word, told in _together(
+        (*verdict.criterion.split(": ", 1), verdict.word, verdict.told) for verdict in found
+    ):
+        yield f"- **{word}**: {places}: {bound}: {told}"
 
 
 def _plain(table: Table) -> str:

@@ -182,6 +182,6 @@ def test_the_page_on_reliability_has_the_table_of_kafkas_kills() -> None:
     results = shown.ROOT / "docs" / "results"
     rows = csv.reader((results / "tables" / "kafka-kills.csv").read_text("utf-8").splitlines())
     page = (results / "reliability.md").read_text("utf-8").splitlines()
-    lines = [f"| {' | '.join(row)} |" for row in rows][1:]
+    lines = [" | ".join(row) for row in rows][1:]
 
-    assert [line for line in page if line.count("|") == 11][2:] == lines
+    assert [line for line in page if line.count("|") == 9][2:] == lines
