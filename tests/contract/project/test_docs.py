@@ -99,7 +99,7 @@ def test_every_row_of_a_table_has_as_many_cells_as_its_head() -> None:
     assert {page: rows for page, rows in found.items() if rows} == {}
 
 
-@pytest.mark.parametrize("row", ["`a` | one `b` | two", "a | one, and", "so on"])
+@pytest.mark.parametrize("row", ["`a` | one `b` | two", "that goes on"])
 def test_a_row_that_was_wrapped_is_found(row: str) -> None:
     assert uneven(f"word | meaning\n---|---\n{row}\n") == [row]
     assert uneven("word | meaning\n:---|---\n`a|b` | one\n | two\n\na | b | c\n") == []
