@@ -300,18 +300,16 @@ PROMPTS_HEAD = f"""# Prompts
 
 {MARK}
 
-Each role's prompt, in full, as it is sent for the first three runs of `examples/runs.jsonl` to a playbook of two
-entries. Reflections, operations and texts in them are the stand-in's. [How prompts are
-made](../guide/methods.md#prompts), and [why so](../design/adr/0015-marked-fences.md).
+Each role's prompt as it is sent for the first three runs of `examples/runs.jsonl` (replies in them are the
+stand-in's). [How prompts are made](../guide/methods.md#prompts), and [why so](../design/adr/0015-marked-fences.md).
 
 """
 TOKENS_HEAD = """
 ## Tokens with a full playbook
 
 Estimated at four characters a token, for the first run (a curator's: for all three), with {tokens:,} tokens of
-entries, five added in each version. The agent was shown everything and does not say what it used. Cached tokens are
-simulated (`combee_sim/prefix_cache.py`, reply schema included): the mean over the {sections} sections that an
-addition may go to.
+entries, of which the agent was shown all. Cached tokens are simulated (`combee_sim/prefix_cache.py`): the mean over
+the {sections} sections that an addition may go to.
 
 prompt | tokens
 ---|---

@@ -81,6 +81,30 @@ def test_relative_links_resolve() -> None:
     assert broken == []
 
 
+def uneven(text: str) -> list[str]:
+    """Return the rows of tables that have another number of cells than their head: two in one line, or half a row."""
+    blocks = (block.strip("\n").splitlines() for block in shown.without_code(text).split("\n\n"))
+    tables = [rows for rows in blocks if len(rows) > 1 and re.fullmatch(r"[ :-]*\|[ |:-]+", rows[1])]
+    return [row for rows in tables for row in rows if _bars(row) != _bars(rows[1])]
+
+
+def _bars(row: str) -> int:
+    without_code = re.sub(r"(`+).+?\1", "code", row).rstrip()
+    return without_code.removeprefix("|").removesuffix("|").count("|")
+
+
+def test_every_row_of_a_table_has_as_many_cells_as_its_head() -> None:
+    found = {page: uneven(text) for page, text in PAGES.items()}
+
+    assert {page: rows for page, rows in found.items() if rows} == {}
+
+
+@pytest.mark.parametrize("row", ["`a` | one `b` | two", "that goes on"])
+def test_a_row_that_was_wrapped_is_found(row: str) -> None:
+    assert uneven(f"word | meaning\n---|---\n{row}\n") == [row]
+    assert uneven("word | meaning\n:---|---\n`a|b` | one\n | two\n\na | b | c\n") == []
+
+
 def test_a_name_that_links_to_a_module_is_in_that_module() -> None:
     missing = []
     for page, link in LINKS:
