@@ -30,7 +30,7 @@ OWN = "a deployment of its own"
 GUIDE = ROOT / "docs" / "guide"
 WALKS = {
     "README": (ROOT / "README.md",),
-    "guide": (GUIDE / "getting-started.md", GUIDE / "playbooks.md", GUIDE / "evaluation.md"),
+    "guide": (ROOT / "docs" / "index.md", GUIDE / "playbooks.md", GUIDE / "evaluation.md"),
 }
 """Pages whose commands are typed one after the other into one shell."""
 PAGES = (*(page for pages in WALKS.values() for page in pages), GUIDE / "model.md", GUIDE / "cluster.md")

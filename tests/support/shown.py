@@ -33,7 +33,11 @@ class Link:
 
 
 def pages() -> list[Path]:
-    files = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("deploy/*.md")]
+    files = [
+        path
+        for place in ("*.md", "docs/**/*.md", "deploy/*.md", "clients/*/*.md")
+        for path in ROOT.glob(place)
+    ]
     return sorted(files)
 
 

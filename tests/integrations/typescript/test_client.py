@@ -122,7 +122,7 @@ def test_in_node(name: str, project: Path, settings: Mapping[str, str]) -> None:
 
 
 def test_the_blocks_of_the_page_have_the_right_types(project: Path) -> None:
-    page = (ROOT / "docs" / "guide" / "http.md").read_text(encoding="utf-8")
+    page = (CLIENT / "README.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```typescript\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     assert blocks
     (project / "page.mts").write_text("\n".join(blocks), encoding="utf-8")

@@ -38,7 +38,10 @@ class Answer:
 
 
 class Method(Protocol):
-    """Prompts and replies of one way of learning; pure."""
+    """Prompts and replies of one way of learning; pure.
+
+    Prompts of one batch begin with the same bytes, and foreign text goes through ``core.text.prompt.fence``.
+    """
 
     @property
     def HOLDS(self) -> Holds:  # noqa: N802 - a constant of a module
@@ -74,7 +77,10 @@ class Method(Protocol):
         """
 
     def read(self, base: Playbook, body: Mapping[str, Any], sources: Sources, /) -> Answer:
-        """Read the reply to either prompt."""
+        """Read the reply to either prompt; never raises: what it cannot use is counted in ``unusable``.
+
+        An operation's evidence comes from ``sources``, never from the model.
+        """
 
     def merge(self, base: Playbook, operations: Sequence[Operation], /) -> tuple[Operation, ...]:
         """Merge operations by code after the model failed."""
