@@ -15,6 +15,7 @@ from combee.core.playbook import versions
 from combee.core.playbook.operations import lesson_of, read_operations
 from combee.core.playbook.results.coverage import Coverage, Lesson
 from combee.core.playbook.versions import empty
+from combee.core.text.figures import _figures_of_long
 from combee.core.text.similarity import lessons
 from combee.core.text.similarity.wording import of_long
 from combee_schemas.base import Shown, Source
@@ -293,6 +294,16 @@ def test_a_long_advice_is_read_as_often_for_many_operations_without_sources_as_f
         teaching.learn(*(op("ADD", f"Claim {n} on all items") for n in range(operations)))
         misses.append(of_long.cache_info().misses)
     assert misses[0] == misses[1]
+
+
+def test_the_figures_of_each_long_lesson_are_read_once() -> None:
+    """More long lessons than are remembered were read anew for each statement, which took minutes."""
+    teaching = knowing(TEAM, VICTIM, LIMIT, GREETING)
+    for n in range(300):
+        teaching.say(f"Lesson {n} of the day: " + f"after {n} days and so on " * 20, "x")
+    _figures_of_long.cache_clear()
+    teaching.learn()
+    assert _figures_of_long.cache_info().misses == 300
 
 
 def test_a_lesson_is_compared_with_those_alone_that_may_be_a_misspelling_of_it() -> None:
