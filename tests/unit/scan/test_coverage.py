@@ -649,6 +649,8 @@ async def test_a_removal_rests_on_the_reflections_against_the_entry() -> None:
         ("ก่อนคืนเงินให้ตรวจสอบหมายเลขคำสั่งซื้อ", False),
         ("请注意细节", True),
         ("Be very careful.", True),
+        ("Never refund gift cards", False),
+        ("Refund only with receipts", False),
     ],
 )
 def test_a_lesson_in_a_script_without_spaces_is_vague_by_its_letters(text: str, *, vague: bool) -> None:
