@@ -19,8 +19,11 @@ T = TypeVar("T")
 SHORTEST_MISSPELT = 8
 """Minimum letters of a word that may be misspelt; in shorter words a typing error is too often another word (trial,
 trail)."""
-_LOOK_ALIKE = frozenset({"causally", "complaint", "scrapping", "stripping"})
-"""Words that differ from others by a typing error: casually, compliant, scraping, striping."""
+_LOOK_ALIKE = frozenset(
+    {"causally", "complaint", "complied", "discretely", "refilling", "scrapping", "stripping"}
+)
+"""Words that differ from others by a typing error: casually, compliant, compiled, discreetly, refiling, scraping,
+striping."""
 
 
 def same_lesson(content: str, other: str) -> bool:
