@@ -22,9 +22,6 @@ NO_REFUNDS = "No refunds are paid after 30 days"
         ("The parcel is opened. Refund nothing.", "The parcel is opened? Refund nothing."),
         ("The parcel is opened. Refund nothing", "Is the parcel opened? Refund nothing"),
         ("The customer should insist, pay the full price", "Should the customer insist, pay the full price"),
-        ("Merge what complied", "Merge what compiled"),
-        ("Answer discretely", "Answer discreetly"),
-        ("Charge for refilling", "Charge for refiling"),
         ("The parcel was lost, pay it back", "Were the parcel lost, pay it back"),
     ],
 )
