@@ -160,6 +160,22 @@ def test_who_says_a_lesson_is_no_evidence_for_a_removal_that_bears_its_text(
 
 
 @both
+@pytest.mark.parametrize("before", [True, False])
+def test_words_that_say_nothing_take_no_room_in_the_name_of_who_says_the_lesson(
+    rules: Mapping[str, Any], *, before: bool
+) -> None:
+    padded = "please " * 1_100 + OTHER
+    teaching = Teaching(rules=rules)
+    teaching.say(padded, "x")
+    if before:
+        teaching.learn(op("ADD", padded))
+    teaching.say(OTHER, "abcd")
+    teaching.learn(op("ADD", padded))
+    assert [entry.content for entry in teaching.playbook.entries] == [OTHER]
+    assert OTHER in teaching.shown()
+
+
+@both
 @pytest.mark.parametrize("kind", ["REMOVE", "UPDATE"])
 def test_who_finds_one_entry_harmful_says_nothing_of_another_that_the_operation_names(
     rules: Mapping[str, Any], kind: str

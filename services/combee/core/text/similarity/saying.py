@@ -24,7 +24,7 @@ from combee.core.text.similarity.embeddings import (
     distance_at,
     unit,
 )
-from combee.core.text.similarity.lessons import Index, same_lesson
+from combee.core.text.similarity.lessons import Index, is_padded, same_lesson
 from combee.core.text.similarity.overlap import said_words
 from combee.core.text.similarity.wording import MARKS, NEGATIONS, done, is_plain, wording
 
@@ -174,6 +174,8 @@ def _says(text: str, lesson: str) -> bool:
 
     Others could be advice that nobody gave, which must not ride on the support of the lesson.
     """
+    if is_padded(text, lesson):
+        return False
     if same_lesson(text, lesson):
         return True
     wanted = _sentences(lesson)
