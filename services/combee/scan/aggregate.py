@@ -7,6 +7,7 @@ itself does not tell which. So the root checks the result against the batch's ow
 Each step says what to ask (`asked`), asks it (`asking`), and works out what the replies are worth (`worth`).
 """
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import cast
@@ -16,17 +17,18 @@ from combee.core.methods import ace
 from combee.core.methods.method import DEFAULTS, Method
 from combee.core.names.sources import names_of
 from combee.core.playbook import shown
-from combee.core.playbook.results.coverage import unchecked
+from combee.core.playbook.results.coverage import Coverage, Question, unchecked
 from combee.core.playbook.trust import names_counted
 from combee.core.text.similarity.embeddings import model_and_thresholds
 from combee.process.worker.vectors import Vectors
 from combee.scan import asked, worth
+from combee.scan.asked import Part
 from combee.scan.asking import Asking
 from combee.scan.head_start import HeadStart
 from combee_schemas.batch import Cluster
 from combee_schemas.plan import Plan, PlanSettings
 from combee_schemas.playbook import Playbook
-from combee_schemas.scan import Group, GroupMember, NodeResult, Partial
+from combee_schemas.scan import Group, GroupMember, NodeResult, Operation, Partial
 
 
 def _as_seen_on(base: Playbook, members: Iterable[GroupMember]) -> list[GroupMember]:
@@ -35,6 +37,28 @@ def _as_seen_on(base: Playbook, members: Iterable[GroupMember]) -> list[GroupMem
         member.model_copy(update={"reflection": shown.as_seen_on(base, member.reflection)})
         for member in members
     ]
+
+
+# In threads: of a thousand long lessons each step takes longer than a consumer may be silent.
+
+
+def _first_question(coverage: Coverage) -> tuple[Coverage, Question | None]:
+    """Return the coverage that words and embeddings witness, and what to ask a check call about the rest."""
+    coverage = coverage.witnessed().with_proposals()
+    return coverage, coverage.question()
+
+
+def _left_after(
+    coverage: Coverage, checks: Sequence[Part[Question, worth.Reply]]
+) -> tuple[Coverage, Sequence[GroupMember]]:
+    """Return the coverage after a check, with lost proposals, and the reflections to ask about again."""
+    coverage = worth.of_check(coverage, checks).without_outvoted().carried()
+    return coverage, coverage.to_ask_again
+
+
+def _outcome_with(coverage: Coverage, more: Sequence[Operation]) -> NodeResult:
+    """Return the root's result with further operations, and with what is left in its own words."""
+    return coverage.extended(more, coverage.left).in_own_words().outcome()
 
 
 class Aggregator:
@@ -101,19 +125,17 @@ class Aggregator:
         level, (_, thresholds) = len(plan.widths), model_and_thresholds(self._settings.embeddings)
         coverage = worth.coverage_of(base, result, members, thresholds)
         embedded = await self._vectors.of(coverage.texts())
-        coverage = coverage.embedded(embedded.vectors).witnessed().with_proposals()
-        question = coverage.question()
+        coverage, question = await asyncio.to_thread(_first_question, coverage.embedded(embedded.vectors))
         checks = await self._asking.ask(asked.of_check(coverage, question), level) if question else []
-        coverage = worth.of_check(coverage, checks).without_outvoted().carried()
-        left = coverage.to_ask_again
+        coverage, left = await asyncio.to_thread(_left_after, coverage, checks)
         size = -(-len(members) * plan.settings.copies // plan.widths[0]) or 1
         groups = (left[at : at + size] for at in range(0, len(left), size))
         calls = [asked.of_group(self._method, base, group, again=True) for group in groups]
         again = [worth.read(self._method, base, await self._asking.ask(call, level)) for call in calls]
         more = worth.of_group(self._method, base, list(chain.from_iterable(again))).operations
         late = await self._vectors.of([operation.content for operation in more])
-        coverage = coverage.embedded(late.vectors).extended(more, coverage.left).in_own_words()
-        return worth.with_calls(coverage.outcome(), [checks, *again], embedded.usage + late.usage)
+        outcome = await asyncio.to_thread(_outcome_with, coverage.embedded(late.vectors), more)
+        return worth.with_calls(outcome, [checks, *again], embedded.usage + late.usage)
 
     async def consolidate(self, base: Playbook, plan: Plan, clusters: Sequence[Cluster]) -> NodeResult:
         """Return the result for clusters of entries; operations on other entries are ignored."""

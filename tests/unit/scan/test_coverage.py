@@ -1,15 +1,16 @@
 """The root's check: what was learned is in the result, whatever the model reports about itself."""
 
-from asyncio import run
+from asyncio import get_running_loop, run
 from collections.abc import Mapping, Sequence
 from functools import partial
+from threading import Event
 from typing import Any
 
 import pytest
 
 from combee.adapters.ports import CutOffError, PoisonError, PromptTooLongError
 from combee.core.playbook.operations import MAX_CONTENT_CHARS
-from combee.core.playbook.results.coverage import is_vague
+from combee.core.playbook.results.coverage import Coverage, is_vague
 from combee.core.playbook.versions import empty
 from combee.scan.aggregate import Aggregator
 from combee_schemas.base import Shown, Source, Usage
@@ -648,6 +649,8 @@ async def test_a_removal_rests_on_the_reflections_against_the_entry() -> None:
         ("ก่อนคืนเงินให้ตรวจสอบหมายเลขคำสั่งซื้อ", False),
         ("请注意细节", True),
         ("Be very careful.", True),
+        ("Never refund gift cards", False),
+        ("Refund only with receipts", False),
     ],
 )
 def test_a_lesson_in_a_script_without_spaces_is_vague_by_its_letters(text: str, *, vague: bool) -> None:
@@ -664,3 +667,26 @@ async def test_a_node_that_asks_nothing_keeps_what_a_combine_below_it_lost() -> 
             OTHER, 2, [child]
         )
         assert (result.status, result.operations, result.aside) == ("passed", (kept,), aside)
+
+
+# ---- time
+
+
+@pytest.mark.parametrize("step", ["witnessed", "without_outvoted", "outcome"])
+async def test_a_worker_answers_its_broker_while_a_root_is_checked(
+    step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch of long lessons takes longer than a consumer may be silent, and its next reader takes as long."""
+    loop, answered = get_running_loop(), list[bool]()
+    work = getattr(Coverage, step)
+
+    def waiting(coverage: Coverage, *given: Any) -> Any:
+        heartbeat = Event()
+        loop.call_soon_threadsafe(heartbeat.set)
+        answered.append(heartbeat.wait(2))
+        return work(coverage, *given)
+
+    monkeypatch.setattr(Coverage, step, waiting)
+    await learned(echo, reflections(*LESSONS[:2]))
+    assert answered
+    assert all(answered)

@@ -7,6 +7,7 @@ costs in proportion to the playbook's size, so it must not happen in each call.
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import wraps
+from threading import RLock
 from typing import TypeVar
 
 from combee_schemas.playbook import Playbook
@@ -26,6 +27,8 @@ def once_per_version(
     ``after`` may compute the result from an earlier version and its result.
     """
     known: OrderedDict[int, tuple[Playbook, T]] = OrderedDict()
+    lock = RLock()
+    """The root of a scan is checked in a thread."""
 
     def worked_out(playbook: Playbook) -> T:
         if after is not None:
@@ -40,11 +43,12 @@ def once_per_version(
     def remembered(playbook: Playbook) -> T:
         # The cache keeps the object alive, so no other object has its id.
         key = id(playbook)
-        if key not in known:
-            known[key] = playbook, worked_out(playbook)
-            while len(known) > VERSIONS_KEPT:
-                known.popitem(last=False)
-        known.move_to_end(key)
-        return known[key][1]
+        with lock:
+            if key not in known:
+                known[key] = playbook, worked_out(playbook)
+                while len(known) > VERSIONS_KEPT:
+                    known.popitem(last=False)
+            known.move_to_end(key)
+            return known[key][1]
 
     return remembered

@@ -17,7 +17,7 @@ from combee.core.playbook.operations import MAX_DETAIL_CHARS, TARGETS, union
 from combee.core.playbook.sections import number_of, same_section, section_order, slug
 from combee.core.playbook.trust import NOTHING, Ids, Screen, Screened, activated, last_sources
 from combee.core.text.forms import comparable
-from combee.core.text.similarity.lessons import Index, index_of, same_lesson
+from combee.core.text.similarity.lessons import Index, index_of, is_padded, same_lesson
 from combee_schemas.base import Holds
 from combee_schemas.playbook import (
     ACE_SECTIONS,
@@ -555,10 +555,14 @@ def _add(draft: Draft, operation: Operation) -> None:
 
 
 def _strengthen(draft: Draft, entry: Entry, operation: Operation) -> None:
-    """Let an entry rest on an operation that says the same; its own words stay, unless a person says it now."""
+    """Let an entry rest on an operation that says the same.
+
+    Its own words stay, unless a person says it now, or the operation says it without padding.
+    """
     said, known = (comparable(content).rstrip(".") for content in (operation.content, entry.content))
     words = f": {operation.content}" if said != known else ""
-    content = operation.content if draft.by_hand and words else entry.content
+    is_briefer = not entry.by_hand and is_padded(entry.content, operation.content)
+    content = operation.content if (draft.by_hand and words) or is_briefer else entry.content
     strengthened = entry.model_copy(update={"content": content, "by_hand": draft.by_hand or entry.by_hand})
     draft.put(rest_on(strengthened, operation.evidence, draft.version))
     if content != entry.content:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
+from itertools import islice
 from typing import NamedTuple
 
 from combee.core.text.forms import SHORT, comparable
@@ -25,6 +26,7 @@ from combee.core.text.similarity.wording import (
     folded,
     wording,
 )
+from combee_schemas.digests import digest
 
 _TOKEN = re.compile(rf"(?P<word>[^\W\d]\w*(?:(?<=\d)\.\d+)*)|(?P<number>{NUMBER})|(?P<sign>\S)")
 _LIST_NUMBER = re.compile(r"(?:^|(?<=\n)|(?<=[.!?;:]\s))\d{1,3}[.)](?=\s)")
@@ -33,6 +35,11 @@ _DECIMAL = re.compile(r"[-+]?(?:\d+(?:[.,]\d+)?|\.\d+)")
 _EXACT = Context(prec=64)
 MAX_DIGITS = 24
 """Longer numbers, and those with an exponent, are compared as texts."""
+MAX_FIGURES = 200
+"""Maximum figures of a text; one with more has a single figure, the whole text. A lesson has room for thousands, and
+a batch has room for a thousand such lessons."""
+_LONG_REMEMBERED = 2_048
+"""Cache size: the largest batch's lessons, each of which is compared with many statements."""
 
 CLOCK, PER, PERCENT, NAME = "o'clock", "per", "%", "name"
 _SCALES: Mapping[str, tuple[str, Fraction]] = {
@@ -250,7 +257,7 @@ def qualifiers(text: str) -> tuple[str, ...]:
     return tuple(sorted(word for word in wording(text).words if word in QUALIFIERS))
 
 
-@lru_cache(256)
+@lru_cache(_LONG_REMEMBERED)
 def _figures_of_long(text: str) -> tuple[Figure, ...]:
     return _figures.__wrapped__(text)
 
@@ -258,7 +265,10 @@ def _figures_of_long(text: str) -> tuple[Figure, ...]:
 @lru_cache(8_192)
 def _figures(text: str) -> tuple[Figure, ...]:
     tokens = _tokens(text)
-    numbers = list(_numbers(tokens))
+    numbers = list(islice(_numbers(tokens), MAX_FIGURES + 1))
+    names = list(islice(_names(tokens), MAX_FIGURES + 1))
+    if len(numbers) + len(names) > MAX_FIGURES:
+        return (Figure(digest("figures", *(token.text for token in tokens)).hex(), "figures"),)
     starts = {number.start: number for number in numbers}
     units: dict[int, _Unit] = {}
     for number in reversed(numbers):
@@ -273,7 +283,7 @@ def _figures(text: str) -> tuple[Figure, ...]:
         if rate := _rate(tokens, unit.end):
             quantities.append(rate)
         before = unit
-    return tuple(dict.fromkeys((*quantities, *_names(tokens))))
+    return tuple(dict.fromkeys((*quantities, *names)))
 
 
 def _tokens(text: str) -> Sequence[_Token]:

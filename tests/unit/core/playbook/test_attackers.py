@@ -15,6 +15,7 @@ from combee.core.playbook import versions
 from combee.core.playbook.operations import lesson_of, read_operations
 from combee.core.playbook.results.coverage import Coverage, Lesson
 from combee.core.playbook.versions import empty
+from combee.core.text.figures import _figures_of_long
 from combee.core.text.similarity import lessons
 from combee.core.text.similarity.wording import of_long
 from combee_schemas.base import Shown, Source
@@ -159,6 +160,22 @@ def test_who_says_a_lesson_is_no_evidence_for_a_removal_that_bears_its_text(
 
 
 @both
+@pytest.mark.parametrize("before", [True, False])
+def test_words_that_say_nothing_take_no_room_in_the_name_of_who_says_the_lesson(
+    rules: Mapping[str, Any], *, before: bool
+) -> None:
+    padded = "please " * 1_100 + OTHER
+    teaching = Teaching(rules=rules)
+    teaching.say(padded, "x")
+    if before:
+        teaching.learn(op("ADD", padded))
+    teaching.say(OTHER, "abcd")
+    teaching.learn(op("ADD", padded))
+    assert [entry.content for entry in teaching.playbook.entries] == [OTHER]
+    assert OTHER in teaching.shown()
+
+
+@both
 @pytest.mark.parametrize("kind", ["REMOVE", "UPDATE"])
 def test_who_finds_one_entry_harmful_says_nothing_of_another_that_the_operation_names(
     rules: Mapping[str, Any], kind: str
@@ -293,6 +310,16 @@ def test_a_long_advice_is_read_as_often_for_many_operations_without_sources_as_f
         teaching.learn(*(op("ADD", f"Claim {n} on all items") for n in range(operations)))
         misses.append(of_long.cache_info().misses)
     assert misses[0] == misses[1]
+
+
+def test_the_figures_of_each_long_lesson_are_read_once() -> None:
+    """More long lessons than are remembered were read anew for each statement, which took minutes."""
+    teaching = knowing(TEAM, VICTIM, LIMIT, GREETING)
+    for n in range(300):
+        teaching.say(f"Lesson {n} of the day: " + f"after {n} days and so on " * 20, "x")
+    _figures_of_long.cache_clear()
+    teaching.learn()
+    assert _figures_of_long.cache_info().misses == 300
 
 
 def test_a_lesson_is_compared_with_those_alone_that_may_be_a_misspelling_of_it() -> None:

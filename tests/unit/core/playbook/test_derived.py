@@ -1,6 +1,8 @@
 """What follows from a version is worked out once, whatever is asked about it."""
 
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 
 import pytest
 
@@ -91,3 +93,20 @@ def test_a_version_is_made_of_a_copy_so_that_others_find_what_was_there() -> Non
     assert len(made.entries) == 10
     assert index_of(base) is index
     assert (index.saying("a new lesson"), index.saying("lesson 3")) == ((), ("e-3",))
+
+
+def test_what_two_threads_ask_of_one_version_is_worked_out_once() -> None:
+    worked, second = list[str](), Event()
+
+    @once_per_version
+    def size(playbook: Playbook) -> int:
+        if worked:
+            second.set()
+        worked.append(playbook.name)
+        second.wait(0.5)
+        return len(playbook.entries)
+
+    base = copied()
+    with ThreadPoolExecutor(2) as threads:
+        assert list(threads.map(size, (base, base))) == [9, 9]
+    assert worked == ["p"]

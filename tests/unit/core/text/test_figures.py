@@ -5,7 +5,7 @@ import time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from combee.core.text.figures import Figure, conflicting, figures, lacking, qualifiers
+from combee.core.text.figures import MAX_FIGURES, Figure, conflicting, figures, lacking, qualifiers
 from support.rows import each_row
 
 SAME = [
@@ -204,3 +204,14 @@ def test_time_grows_linearly_with_the_text(pump: str) -> None:
 
     # A quadratic search takes 16 times as long. Only what looks like one is measured closely.
     assert growth(1) < 8 or growth(5) < 8
+
+
+def test_a_text_of_more_figures_than_are_read_is_the_same_only_as_itself() -> None:
+    """Reading the figures of a hundred such lessons took longer than a consumer may be silent."""
+    table = " ".join(f"{n} parcels" for n in range(MAX_FIGURES + 50))
+    whole = figures(table)
+    assert len(whole) == 1
+    assert figures(table.replace(" ", "  ")) == whole
+    assert lacking(table.replace("17 parcels", "18 parcels"), table) == whole
+    assert lacking(f"{table} Refund within 14 days", "Refund within 14 days")
+    assert not lacking(table, "Refund at once")

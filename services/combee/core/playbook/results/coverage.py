@@ -19,7 +19,7 @@ from combee.core.playbook.operations import MAX_DETAIL_CHARS, texts_of, union
 from combee.core.playbook.results.echo import was_shown, without_echoes
 from combee.core.playbook.results.guards import MAX_CONFLICTS, Guarded, guarded, rewrites
 from combee.core.playbook.trust import PERSON
-from combee.core.text.figures import figures, lacking
+from combee.core.text.figures import figures, lacking, qualifiers
 from combee.core.text.forms import count_words
 from combee.core.text.similarity.embeddings import UNMEASURED, Thresholds, Vector
 from combee.core.text.similarity.lessons import same_lesson
@@ -120,8 +120,8 @@ def word_for_word(lessons: Iterable[Lesson]) -> tuple[Operation, ...]:
 
 
 def is_vague(text: str) -> bool:
-    """Return whether a text is too general to be a lesson: few words and no figure."""
-    return count_words(said_words(text)) < VAGUE_WORDS and not figures(text)
+    """Return whether a text is too general to be a lesson: few words, and no figure, condition or negation."""
+    return count_words(said_words(text)) < VAGUE_WORDS and not figures(text) and not qualifiers(text)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,13 +19,23 @@ T = TypeVar("T")
 SHORTEST_MISSPELT = 8
 """Minimum letters of a word that may be misspelt; in shorter words a typing error is too often another word (trial,
 trail)."""
-_LOOK_ALIKE = frozenset({"causally", "complaint", "scrapping", "stripping"})
-"""Words that differ from others by a typing error: casually, compliant, scraping, striping."""
+PADDED, EMPHASIS = 2, 40
+"""How many times longer than a lesson a content may be that only says it, and characters of emphasis in addition."""
+_LOOK_ALIKE = frozenset(
+    {"causally", "complaint", "complied", "discretely", "refilling", "scrapping", "stripping"}
+)
+"""Words that differ from others by a typing error: casually, compliant, compiled, discreetly, refiling, scraping,
+striping."""
 
 
 def same_lesson(content: str, other: str) -> bool:
     """Return whether two contents are equal: same numbers, same words in the same order."""
     return _agree(wording(content), wording(other))
+
+
+def is_padded(content: str, lesson: str) -> bool:
+    """Return whether a content is far longer than a lesson: words that say nothing take room in the lesson's name."""
+    return len(content) > PADDED * len(lesson) + EMPHASIS
 
 
 def at_odds(content: str, other: str) -> bool:

@@ -24,7 +24,7 @@ from combee.core.text.similarity.embeddings import (
     distance_at,
     unit,
 )
-from combee.core.text.similarity.lessons import Index, same_lesson
+from combee.core.text.similarity.lessons import Index, is_padded, same_lesson
 from combee.core.text.similarity.overlap import said_words
 from combee.core.text.similarity.wording import MARKS, NEGATIONS, done, is_plain, wording
 
@@ -44,10 +44,10 @@ _TURNS = NEGATIONS | {"avoid", "except", "nobody", "nothing", "nowhere", "only",
 """Words that turn a lesson; other words of conditions, such as "if" and "until", have too many synonyms."""
 _STOPS = frozenset({".", "?"})
 _EMPTY = frozenset(
-    {"are", "be", "been", "is", "it", "its", "must", "our", "please", "should", "that", "these", "this"}
-    | {"those", "very", "was", "were", "will"}
+    {"are", "be", "been", "is", "it", "its", "must", "our", "please", "that", "these", "this", "those"}
+    | {"very", "was", "will"}
 )
-"""Words without which a sentence says the same; "we" and "you" say who is meant."""
+"""Words without which a sentence says the same; "we" and "you" say who is meant, "should" and "were" may say "if"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +174,8 @@ def _says(text: str, lesson: str) -> bool:
 
     Others could be advice that nobody gave, which must not ride on the support of the lesson.
     """
+    if is_padded(text, lesson):
+        return False
     if same_lesson(text, lesson):
         return True
     wanted = _sentences(lesson)
@@ -204,8 +206,10 @@ def _share(text: str, lesson: str) -> float:
 
 
 def _stems(text: str) -> Sequence[str]:
-    """Return the stems of all words of a text, grammar included, in their order."""
-    return [done(word) if is_plain(word) else word for word in wording(text).words if word not in MARKS]
+    """Return the stems of all words of a text, grammar and question marks included, in their order."""
+    return [
+        done(word) if is_plain(word) else word for word in wording(text).words if word not in MARKS - {"?"}
+    ]
 
 
 def _sentences(text: str) -> tuple[Sentence, ...]:
@@ -217,8 +221,8 @@ def _sentences_of(text: str) -> tuple[Sentence, ...]:
     """Return the sentences of a text, each as its words in their order."""
     sentences: list[list[str]] = [[]]
     for word in wording(text).words:
+        if word not in _EMPTY and word != ".":
+            sentences[-1].append(word)
         if word in _STOPS:
             sentences.append([])
-        elif word not in _EMPTY:
-            sentences[-1].append(word)
     return tuple(tuple(sentence) for sentence in sentences if sentence)

@@ -107,7 +107,8 @@ discrete discreet, complaint compliant, causally casually, scraping scrapping, s
 immorality immortality, encrypted decrypted, included excluded, increase decrease, inflow outflow,
 internal external, symmetric asymmetric, minimum maximum, fraction traction, trial trail, rating ration,
 conversation conservation, hypertension hypotension, milligram kilogram, valid invalid, affect effect,
-planned planed, desert dessert, customs custom, goods good, means mean
+planned planed, desert dessert, customs custom, goods good, means mean, complied compiled,
+discretely discreetly, refilling refiling
 """
 """Words close in letters and far in meaning."""
 

@@ -19,6 +19,10 @@ NO_REFUNDS = "No refunds are paid after 30 days"
         ("We pay the return shipping", "You pay the return shipping"),
         ("Send it to your address", "Send it to our address"),
         ("Issue the refund. Verify the account.", "Verify the account. Issue the refund."),
+        ("The parcel is opened. Refund nothing.", "The parcel is opened? Refund nothing."),
+        ("The parcel is opened. Refund nothing", "Is the parcel opened? Refund nothing"),
+        ("The customer should insist, pay the full price", "Should the customer insist, pay the full price"),
+        ("The parcel was lost, pay it back", "Were the parcel lost, pay it back"),
     ],
 )
 def test_what_turns_a_lesson_is_not_that_lesson(text: str, lesson: str) -> None:
