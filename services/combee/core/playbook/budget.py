@@ -128,7 +128,7 @@ def evictions(
     among its own. What a person stands behind goes last, and only where such entries alone exceed the budget.
 
     Proposed entries have a share of their own in addition to the budget: agents do not read them, and a full playbook
-    would learn nothing new if it had to make room for them at once. There the source that has most of the room makes
+    would learn nothing new if it had to make room for them at once. There the sources that have most of the room make
     some.
     """
     was_shown = [entry for entry in (entries if before is None else before) if entry.is_active]
@@ -227,10 +227,11 @@ def _owner(entry: Entry) -> str:
 
 
 def _crowded_out(entries: Sequence[Entry], sizes: Mapping[str, int], budget_tokens: int) -> tuple[str, ...]:
-    """Return which proposed entries go, in turn from the source that has most of the room.
+    """Return which proposed entries go, in turn, so that each source has its share of the room.
 
-    Of its entries the one that the fewest sources support, then the least useful. An entry takes room from each of
-    its sources in equal parts; entries without one are those of one source.
+    An entry takes room from each of its sources in equal parts, and the one that has least of it decides: who fills
+    the room cannot let an entry of others pay by supporting it, too. Of equals goes the entry that the fewest sources
+    support, then the least useful. Entries without a source are those of one.
     """
     excess = sum(sizes.values()) - budget_tokens
     if excess <= 0:
@@ -246,9 +247,8 @@ def _crowded_out(entries: Sequence[Entry], sizes: Mapping[str, int], budget_toke
     left = sorted(entries, key=_use)
     out: list[str] = []
     while excess > 0:
-        largest = max(room, key=lambda source: (room[source], source))
         # In the order of `left` where all of this is equal.
-        ranks = [(largest not in parts[entry.id], len(parts[entry.id])) for entry in left]
+        ranks = [(-min(map(room.__getitem__, parts[entry.id])), len(parts[entry.id])) for entry in left]
         entry = left.pop(ranks.index(min(ranks)))
         for source, tokens in parts[entry.id].items():
             room[source] -= tokens
