@@ -88,6 +88,53 @@ def test_what_others_say_stays_where_it_is_not_known_where_they_stand() -> None:
     assert [(entry.content, entry.evidence) for entry in left.entries] == [(RULE, HONEST)]
 
 
+@pytest.mark.parametrize("retained_from", [0, 100], ids=["retained", "expired"])
+@pytest.mark.parametrize("covered", ["words", "carried", "check", ""])
+def test_what_another_reflection_says_word_for_word_stays_without_a_model(
+    covered: str, retained_from: int
+) -> None:
+    """Who repeats every lesson would take all of them along when it is revoked."""
+    said = update(empty("p"), added(RULE, "r-1", *HONEST), seen=[1, 2, 3])
+    result = said.result
+    seen = tuple(one.model_copy(update={"covered": covered}) for one in result.seen)
+    said = said.model_copy(update={"result": result.model_copy(update={"seen": seen})})
+    left = without(["r-1"], said, retained_from=retained_from, asked=())
+    is_worded = covered in {"words", "carried"}
+    fates = [] if is_worded else ["dropped" if retained_from else "again"]
+    assert [mixed.fate for mixed in left.mixed] == fates
+    if is_worded:
+        assert [(entry.content, entry.evidence) for entry in left.entries] == [(RULE, HONEST)]
+
+
+@pytest.mark.parametrize("covered", ["words", "check"])
+def test_what_others_claim_word_for_word_stays_though_they_have_expired(covered: str) -> None:
+    first, again = said_again()
+    seen = tuple(one.model_copy(update={"covered": covered}) for one in again.result.seen)
+    again = again.model_copy(update={"result": again.result.model_copy(update={"seen": seen})})
+    left = without(["r-1"], first, again, retained_from=100)
+    assert [entry.evidence for entry in left.entries] == ([HONEST] if covered == "words" else [])
+
+
+def test_what_agents_were_shown_with_support_that_is_revoked_waits_again() -> None:
+    said = update(empty("p"), added(RULE, "r-1", "r-2"), seen=[1, 2])
+    settings = PlanSettings(trust="public", colluders=1)
+    proven = tuple(
+        one.model_copy(
+            update={"covered": "words", "source": Source(name=f"shop-{one.offset}", proven="key")}
+        )
+        for one in said.result.seen
+    )
+    said = said.model_copy(
+        update={
+            "plan": said.plan.model_copy(update={"settings": settings}),
+            "result": said.result.model_copy(update={"seen": proven}),
+        }
+    )
+    assert versions.after_update(empty("p"), said, budget_tokens=PLENTY, now_ms=0).entries[0].is_active
+    (left,) = without(["r-1"], said).entries
+    assert (left.state, left.sources, left.support) == ("proposed", ("shop-2",), ("r-2",))
+
+
 def barring(version: Playbook, *revoked: str, rule: str) -> Playbook:
     """Return a version with what is revoked now by a rule."""
     made = Revocation(rule=rule, version=version.version + 1)
