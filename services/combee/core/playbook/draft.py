@@ -15,7 +15,7 @@ from combee.core.names.sources import UNPROVEN
 from combee.core.playbook.budget import ENTRIES_BYTES, UNBOUNDED, Parts, entry_tokens, evictions, stored_bytes
 from combee.core.playbook.operations import MAX_DETAIL_CHARS, TARGETS, union
 from combee.core.playbook.sections import number_of, same_section, section_order, slug
-from combee.core.playbook.trust import NOTHING, Ids, Screen, Screened, activated, last_sources
+from combee.core.playbook.trust import NOTHING, Ids, Screen, Screened, activated, last_sources, strengthens
 from combee.core.text.forms import comparable
 from combee.core.text.similarity.lessons import Index, index_of, same_lesson
 from combee_schemas.base import Holds
@@ -319,8 +319,7 @@ def apply_operations(
     """Return a draft after ``base`` in which tags are counted, and to which is applied what can be applied.
 
     What is ``known`` strengthens its entries first. Evidence from ``revoked`` never counts.
-    Of several operations on one entry the one of most sources wins, of equals the one with the newest evidence;
-    ``names`` are the sources of reflections. ``free_from``: of a recomputation, the first id that was free when the
+    Of several operations on one entry one wins (`contest`). ``names`` are the sources of reflections. ``free_from``: of a recomputation, the first id that was free when the
     batch was recorded.
     """
     draft = Draft.of(base)
@@ -345,7 +344,12 @@ def apply_operations(
         for entry_id in operation.entry_ids
         if number_of(entry_id) >= (free_from or base.next_id)
     }
-    winners, losers = contest(usable, {*draft.entries, *ids.values(), *foreseen}, offsets, names)
+    repeats = {
+        n
+        for n, operation in enumerate(usable)
+        if holds == "entries" and strengthens(operation, draft.entries)
+    }
+    winners, losers = contest(usable, {*draft.entries, *ids.values(), *foreseen}, offsets, names, repeats)
     for loser in losers:
         text = f"{loser.operation.kind}: {loser.operation.content}"
         draft.note("duplicate" if loser.is_repeat else "superseded", loser.entry_id, text)
@@ -475,11 +479,13 @@ def contest(
     live: Container[str],
     offsets: Mapping[str, int],
     names: Mapping[str, str] = NO_NAMES,
+    repeats: Container[int] = (),
 ) -> tuple[list[Operation], list[Loser]]:
     """Return the operations to apply in order, at most one for each ``live`` entry; and the losers.
 
-    The operation with most sources wins, then the one with the newest evidence: one source's last word does
-    not undo what several agree on. ``offsets`` are those of the reflections, and ``names`` those of their sources;
+    The operation with most sources wins, then one that changes its entry, so that who only repeats an entry keeps no
+    correction out (``repeats``: the places of operations that do), then the one with the newest evidence: one source's
+    last word does not undo what several agree on. ``offsets`` are those of the reflections, and ``names`` those of their sources;
     reflections without a name count as one source. Between equals the later operation wins. Operations without
     evidence are people's, and all apply.
     """
@@ -487,10 +493,11 @@ def contest(
     losers: list[Loser] = []
     holder: dict[str, int] = {}
 
-    def weight(n: int) -> tuple[int, int, int]:
+    def weight(n: int) -> tuple[int, bool, int, int]:
         evidence = operations[n].evidence
         sources = {names.get(reflection_id, UNPROVEN) for reflection_id in evidence}
-        return len(sources), max(offsets.get(reflection_id, -1) for reflection_id in evidence), n
+        newest = max(offsets.get(reflection_id, -1) for reflection_id in evidence)
+        return len(sources), n not in repeats, newest, n
 
     contenders = [
         n for n, operation in kept.items() if operation.evidence and operation.kind != OperationKind.ADD

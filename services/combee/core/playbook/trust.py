@@ -317,7 +317,7 @@ class Screen:
                 part = given.model_copy(update={"entry_ids": tuple(spared)})
                 refused.append(Refused(operation=part, why="too few of the reflections speak of it"))
             why = self._too_few_for(operation, known)
-            if not why or _strengthens(operation, known):
+            if not why or strengthens(operation, known):
                 passed.append(operation)
                 continue
             refused.append(Refused(operation=operation, why=why))
@@ -581,7 +581,7 @@ def _under_known_headers(
     return placed, refused
 
 
-def _strengthens(operation: Operation, known: Mapping[str, Entry]) -> bool:
+def strengthens(operation: Operation, known: Mapping[str, Entry]) -> bool:
     """Return whether an operation only supports what an entry says: applied, it leaves the entry's words."""
     if operation.kind != OperationKind.UPDATE or not operation.evidence:
         return False

@@ -243,6 +243,19 @@ def test_a_check_calls_word_is_no_support_for_a_groups_proposal_that_rides_on_a_
     assert RIDING not in teaching.shown()
 
 
+def test_who_only_repeats_an_entry_keeps_its_sources_correction_out_of_no_batch() -> None:
+    correction = "Escalate refunds above the limit of 300 EUR, not 500 EUR, to a supervisor"
+    teaching = Teaching(rules=TEAM)
+    teaching.say(LIMIT, "a")
+    teaching.say(GREETING, "b")
+    teaching.learn()
+    limit = teaching.id_of(LIMIT)
+    teaching.say(correction, "a", harmful=[limit])
+    teaching.say(LIMIT, "x")
+    teaching.learn(op("UPDATE", correction, limit), op("UPDATE", LIMIT, limit))
+    assert correction in teaching.shown()
+
+
 # ---- tags
 
 

@@ -119,9 +119,7 @@ def test_what_agents_were_shown_with_support_that_is_revoked_waits_again() -> No
     said = update(empty("p"), added(RULE, "r-1", "r-2"), seen=[1, 2])
     settings = PlanSettings(trust="public", colluders=1)
     proven = tuple(
-        one.model_copy(
-            update={"covered": "words", "source": Source(name=f"shop-{one.offset}", proven="key")}
-        )
+        one.model_copy(update={"covered": "words", "source": Source(name=f"shop-{one.offset}", proven="key")})
         for one in said.result.seen
     )
     said = said.model_copy(
