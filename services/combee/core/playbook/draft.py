@@ -318,9 +318,9 @@ def apply_operations(
 ) -> Draft:
     """Return a draft after ``base`` in which tags are counted, and to which is applied what can be applied.
 
-    What is ``known`` strengthens its entries first. Evidence from ``revoked`` never counts.
-    Of several operations on one entry one wins (`contest`). ``names`` are the sources of reflections. ``free_from``: of a recomputation, the first id that was free when the
-    batch was recorded.
+    What is ``known`` strengthens its entries first. Evidence from ``revoked`` never counts. Of several operations on
+    one entry one wins (`contest`). ``names`` are the sources of reflections. ``free_from``: of a recomputation, the
+    first id that was free when the batch was recorded.
     """
     draft = Draft.of(base)
     draft.born = born
@@ -483,11 +483,11 @@ def contest(
 ) -> tuple[list[Operation], list[Loser]]:
     """Return the operations to apply in order, at most one for each ``live`` entry; and the losers.
 
-    The operation with most sources wins, then one that changes its entry, so that who only repeats an entry keeps no
-    correction out (``repeats``: the places of operations that do), then the one with the newest evidence: one source's
-    last word does not undo what several agree on. ``offsets`` are those of the reflections, and ``names`` those of their sources;
-    reflections without a name count as one source. Between equals the later operation wins. Operations without
-    evidence are people's, and all apply.
+    The operation with most sources wins: one source's last word does not undo what several agree on. Then one that
+    changes its entry, so that who only repeats an entry keeps no correction out (``repeats``: the places of operations
+    that do), then the one with the newest evidence. ``offsets`` are those of the reflections, and ``names`` those of
+    their sources; reflections without a name count as one source. Between equals the later operation wins. Operations
+    without evidence are people's, and all apply.
     """
     kept = dict(enumerate(operations))
     losers: list[Loser] = []

@@ -5,9 +5,9 @@ out: an entry keeps the words it had before, what was merged or removed comes ba
 revoked reflections did not touch is taken as it was recorded, evictions, edits and promotions included.
 
 What is added stays if another reflection says all of it word for word. Some cases cannot be known without a model:
-the words of another operation that rests on revoked *and* on other reflections (``Mixed``). It is dropped, and a model
-is asked about the other reflections again, unless they have expired. What other reflections say by a model's word, in
-words that are revoked elsewhere, stays and is named.
+the words of another operation that rests on revoked *and* on other reflections (``Mixed``). It is dropped, and a
+model is asked about the other reflections again, unless they have expired. What other reflections say by a model's
+word, in words that are revoked elsewhere, stays and is named.
 """
 
 from collections import defaultdict
