@@ -452,11 +452,13 @@ def _count(draft: Draft, seen: Iterable[Seen], names: Mapping[str, str]) -> None
                 and tag.tag != "neutral"
                 and max(1, entry.created_version) <= shown_version < draft.version
             ):
-                harmed_by = [names.get(reflection.reflection_id, UNPROVEN)] if tag.tag == "harmful" else ()
+                name = names.get(reflection.reflection_id, UNPROVEN)
+                said, unsaid = ("harmed", "helped") if tag.tag == "harmful" else ("helped", "harmed")
                 draft.entries[tag.id] = entry.model_copy(
                     update={
                         tag.tag: getattr(entry, tag.tag) + 1,
-                        "harmed": last_sources(entry.harmed, harmed_by),
+                        said: last_sources(getattr(entry, said), [name]),
+                        unsaid: tuple(other for other in getattr(entry, unsaid) if other != name),
                     }
                 )
 
@@ -484,10 +486,10 @@ def contest(
     """Return the operations to apply in order, at most one for each ``live`` entry; and the losers.
 
     The operation with most sources wins: one source's last word does not undo what several agree on. Then one that
-    changes its entry, so that who only repeats an entry keeps no correction out (``repeats``: the places of operations
-    that do), then the one with the newest evidence. ``offsets`` are those of the reflections, and ``names`` those of
-    their sources; reflections without a name count as one source. Between equals the later operation wins. Operations
-    without evidence are people's, and all apply.
+    changes its entry, so that who only repeats an entry keeps no correction out (``repeats``: the places of those
+    operations), then the one with the newest evidence. ``offsets`` are those of the reflections, and ``names`` those
+    of their sources; reflections without a name count as one source. Between equals the later operation wins.
+    Operations without evidence are people's, and all apply.
     """
     kept = dict(enumerate(operations))
     losers: list[Loser] = []
@@ -667,6 +669,7 @@ def united(kept: Entry, twins: Iterable[Entry]) -> Entry:
                 "evidence": union(kept.evidence, twin.evidence),
                 "sources": last_sources(twin.sources, kept.sources),
                 "harmed": last_sources(twin.harmed, kept.harmed),
+                "helped": last_sources(twin.helped, kept.helped),
                 "support": union(kept.support, twin.support),
             }
         )

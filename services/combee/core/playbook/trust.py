@@ -142,7 +142,13 @@ class Rules:
     def may_be_removed_for_harm(self, entry: Entry) -> bool:
         """Return whether the runs that found an entry harmful are as many as its removal needs."""
         by = self.counted(entry.harmed or (UNPROVEN,), entry)
-        return Support(len(by), entry.harmful).suffices(self.to_change(entry, by))
+        return self.harms(entry) and Support(len(by), entry.harmful).suffices(self.to_change(entry, by))
+
+    def harms(self, entry: Entry) -> bool:
+        """Return whether more runs found an entry harmful than helpful; of several sources each has one word."""
+        if not self.several:
+            return entry.harmful > entry.helpful
+        return len(self.counted(entry.harmed, entry)) > len(self.counted(entry.helped, entry))
 
 
 OPEN = Rules()
@@ -377,11 +383,11 @@ class Screen:
         """Return the support for an operation on an entry.
 
         For a removal, earlier runs that it harmed count, too, unless as many found it helpful: some run or other
-        calls nearly every entry harmful once.
+        calls nearly every entry harmful once, and who says so in every batch has one word.
         """
         speaking = self._speaking_of(operation, entry)
         is_removal = operation.kind == OperationKind.REMOVE and speaking and self.rules.weighs
-        earlier = entry.harmed if is_removal and entry.harmful > entry.helpful else ()
+        earlier = entry.harmed if is_removal and self.rules.harms(entry) else ()
         counted = self.rules.counted({*map(self._name, speaking), *earlier}, entry)
         count = sum(self._name(one) in counted for one in speaking)
         more = entry.harmful if counted.intersection(earlier) else 0

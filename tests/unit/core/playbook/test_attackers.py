@@ -11,13 +11,15 @@ from typing import Any
 import pytest
 
 from combee.core.methods.checking import Checked
-from combee.core.playbook import versions
+from combee.core.playbook import trust, versions
 from combee.core.playbook.operations import lesson_of, read_operations
+from combee.core.playbook.results.clusters import mostly_harmful
 from combee.core.playbook.results.coverage import Coverage, Lesson
 from combee.core.playbook.versions import empty
 from combee.core.text.similarity import lessons
 from combee.core.text.similarity.wording import of_long
 from combee_schemas.base import Shown, Source
+from combee_schemas.plan import PlanSettings
 from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import BulletTag, Reflection
 from combee_schemas.scan import GroupMember, NodeResult, Seen
@@ -273,6 +275,43 @@ def test_one_run_that_an_entry_harmed_is_no_second_source_for_its_removal_where_
     teaching.say(ORDER, "x", harmful=[victim])
     teaching.learn(op("REMOVE", "", victim))
     assert (VICTIM in teaching.shown()) is stays
+
+
+@pytest.mark.parametrize("kind", ["REMOVE", ""], ids=["an order", "a consolidation"])
+def test_who_calls_an_entry_harmful_in_every_batch_has_one_word_against_it(kind: str) -> None:
+    """With one honest run that it harmed these were two sources, and more tags than it helped."""
+    teaching = knowing(TEAM, GREETING)
+    teaching.say(VICTIM, "a")
+    teaching.learn()
+    victim = teaching.id_of(VICTIM)
+    teaching.say(OTHER, "b", harmful=[victim])
+    teaching.say(OTHER, "acd", helpful=[victim])
+    teaching.learn()
+    for day in range(8):
+        teaching.say(f"Send the brochure of day {day}", "x", harmful=[victim])
+        teaching.learn()
+    if kind:
+        teaching.say(ORDER, "x", harmful=[victim])
+        teaching.learn(op("REMOVE", "", victim))
+    (entry,) = (one for one in teaching.playbook.entries if one.id == victim)
+    assert not mostly_harmful(entry, trust.rules_of(PlanSettings(**TEAM), several=True))
+
+
+@pytest.mark.parametrize("praised", ["", "x"])
+def test_who_praises_its_own_in_every_batch_has_one_word_for_it(praised: str) -> None:
+    teaching = knowing(TEAM, GREETING)
+    teaching.say(VICTIM, "x")
+    teaching.learn()
+    victim = teaching.id_of(VICTIM)
+    for source in "abc":
+        teaching.say(OTHER, source, harmful=[victim])
+        teaching.say(ORDER, praised, helpful=[victim])
+        teaching.learn()
+        teaching.say(ORDER, praised, helpful=[victim])
+        teaching.learn()
+    teaching.say(OTHER, "a", harmful=[victim])
+    teaching.learn(op("REMOVE", "", victim))
+    assert VICTIM not in teaching.shown()
 
 
 # ---- what waits

@@ -538,6 +538,7 @@ class _Prepared:
             "helpful": 0,
             "harmful": 0,
             "harmed": (),
+            "helped": (),
             "sources": (),
             "support": (),
         }
