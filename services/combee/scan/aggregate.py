@@ -17,7 +17,7 @@ from combee.core.methods.method import DEFAULTS, Method
 from combee.core.names.sources import names_of
 from combee.core.playbook import shown
 from combee.core.playbook.results.coverage import unchecked
-from combee.core.playbook.trust import names_counted
+from combee.core.playbook.trust import names_counted, rules_of
 from combee.core.text.similarity.embeddings import model_and_thresholds
 from combee.process.worker.vectors import Vectors
 from combee.scan import asked, worth
@@ -104,7 +104,8 @@ class Aggregator:
         coverage = coverage.embedded(embedded.vectors).witnessed().with_proposals()
         question = coverage.question()
         checks = await self._asking.ask(asked.of_check(coverage, question), level) if question else []
-        coverage = worth.of_check(coverage, checks).without_outvoted().carried()
+        quorum = rules_of(plan.settings).quorum
+        coverage = worth.of_check(coverage, checks).without_outvoted(quorum).carried()
         left = coverage.to_ask_again
         size = -(-len(members) * plan.settings.copies // plan.widths[0]) or 1
         groups = (left[at : at + size] for at in range(0, len(left), size))

@@ -78,12 +78,16 @@ class Teaching:
             )
 
     def learn(
-        self, *operations: Mapping[str, Any], misled: str = "", lost: Sequence[Mapping[str, Any]] = ()
+        self,
+        *operations: Mapping[str, Any],
+        misled: str = "",
+        against: str = "",
+        lost: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         """Learn from what was said.
 
-        ``misled``: a check call takes this text for every lesson that nothing says. ``lost``: proposals of groups
-        that the root's answer does not repeat.
+        ``misled``: a check call takes this text for every lesson that nothing says. ``against``: it says that all of
+        them contradict this one. ``lost``: proposals of groups that the root's answer does not repeat.
         """
         first = self.count - len(self.batch) + 1
         members = [GroupMember(offset=n, reflection=one) for n, one in enumerate(self.batch, first)]
@@ -107,16 +111,20 @@ class Teaching:
         said = [Lesson(member=one, text=lesson_of(one.reflection)) for one in members]
         coverage = Coverage(base=self.playbook, lessons=said, result=result).witnessed().with_proposals()
         if question := coverage.question():
-            says = [
-                (lesson, place)
-                for place, statement in enumerate(question.statements)
-                for lesson in range(len(question.lessons))
-                if coverage.statements[statement].text == misled
-            ]
-            coverage = coverage.checked(question, Checked(covered=tuple(says)))
+            says, contradicts = (
+                tuple(
+                    (lesson, place)
+                    for place, statement in enumerate(question.statements)
+                    for lesson in range(len(question.lessons))
+                    if coverage.statements[statement].text == text
+                )
+                for text in (misled, against)
+            )
+            coverage = coverage.checked(question, Checked(covered=says, against=contradicts))
         made = update_of(self.playbook, [], [], **self.rules)
         plan = made.plan.model_copy(update={"through_offset": self.count})
-        outcome = coverage.without_outvoted().carried().in_own_words().outcome()
+        quorum = trust.rules_of(made.plan.settings).quorum
+        outcome = coverage.without_outvoted(quorum).carried().in_own_words().outcome()
         made = made.model_copy(update={"plan": plan, "result": outcome})
         self.playbook = versions.after_update(self.playbook, made, budget_tokens=self.budget, now_ms=0)
         self.batch = []
@@ -315,6 +323,19 @@ def test_who_praises_its_own_in_every_batch_has_one_word_for_it(praised: str) ->
 
 
 # ---- what waits
+
+
+@pytest.mark.parametrize("at_once", ["xyz", ""], ids=["in each batch", "once"])
+def test_in_public_those_who_collude_outvote_no_lesson_by_its_contrary(at_once: str) -> None:
+    contrary = f"Never {OTHER[0].lower()}{OTHER[1:]}"
+    teaching = Teaching(rules=PUBLIC)
+    teaching.say(contrary, "xyz")
+    teaching.learn()
+    for source in "abcd":
+        teaching.say(OTHER, source)
+        teaching.say(contrary, at_once)
+        teaching.learn(against=contrary)
+    assert teaching.shown() == {OTHER}
 
 
 @pytest.mark.parametrize("flooding", ["x", ""], ids=["one source", "nobody who counts"])
