@@ -478,8 +478,9 @@ class Screen:
             )
             return Review(entries=tuple(map(activated, pending)), changes=tuple(promoted))
         known, there = {entry.id for entry in before}, {entry.id: entry for entry in after}
-        # Too few taught in the batch to say of a lesson that nobody supports it: one that floods ages nothing.
-        is_told = len(self.rules.counted({*self.names.values()})) >= self.rules.quorum
+        # Too few taught in the batch to say of a lesson that nobody supports it. Those who collude with each other
+        # (one less than a quorum) and flood age nothing unless a quorum of others taught, too.
+        is_told = len(self.rules.counted({*self.names.values()})) >= 2 * self.rules.quorum - 1
         entries, changes, replaced = list[Entry](), list[Change](), set[str]()
         for entry in pending:
             candidate = Candidate.of(entry, supported.get(entry.id, ()), self.supporting)

@@ -338,7 +338,9 @@ def test_in_public_those_who_collude_outvote_no_lesson_by_its_contrary(at_once: 
     assert teaching.shown() == {OTHER}
 
 
-@pytest.mark.parametrize("flooding", ["x", ""], ids=["one source", "nobody who counts"])
+@pytest.mark.parametrize(
+    "flooding", ["x", "", "xyzb"], ids=["one source", "nobody who counts", "three with one honest source"]
+)
 def test_in_public_a_flood_ages_no_lesson_that_waits_for_further_sources(flooding: str) -> None:
     teaching = Teaching(rules=PUBLIC)
     teaching.say(OTHER, "a")
