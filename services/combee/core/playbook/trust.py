@@ -122,7 +122,10 @@ class Rules:
             return Support(self.quorum, self.quorum)
         own = supporters(entry)
         sources = min(PERSON, len(own)) if self.several else 1
-        if self.several and by is not None and own != (UNPROVEN,) and not set(own).issubset(by):
+        # The version of a large playbook may have had no room for names.
+        is_unknown = not entry.sources and entry.evidence_count > 0
+        is_others = is_unknown or (own != (UNPROVEN,) and not set(own).issubset(by or ()))
+        if self.several and by is not None and is_others:
             sources = max(NOT_ALONE, sources)
         return Support(sources, max(1, min(PERSON, entry.evidence_count)))
 

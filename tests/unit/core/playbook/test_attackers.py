@@ -266,6 +266,20 @@ def test_who_only_repeats_an_entry_keeps_its_sources_correction_out_of_no_batch(
     assert correction in teaching.shown()
 
 
+@pytest.mark.parametrize("source", ["x", "xy"])
+def test_what_a_large_playbook_has_no_room_to_say_who_taught_is_changed_by_no_source_alone(
+    source: str,
+) -> None:
+    teaching = knowing(TEAM, VICTIM, GREETING)
+    nameless = tuple(one.model_copy(update={"sources": ()}) for one in teaching.playbook.entries)
+    teaching.playbook = teaching.playbook.model_copy(update={"entries": nameless})
+    victim = teaching.id_of(VICTIM)
+    for _ in range(3):
+        teaching.say(ORDER, source, harmful=[victim])
+    teaching.learn(op("REMOVE", "", victim))
+    assert (VICTIM in teaching.shown()) is (source == "x")
+
+
 # ---- tags
 
 
@@ -339,14 +353,17 @@ def test_in_public_those_who_collude_outvote_no_lesson_by_its_contrary(at_once: 
 
 
 @pytest.mark.parametrize(
-    "flooding", ["x", "", "xyzb"], ids=["one source", "nobody who counts", "three with one honest source"]
+    ("flooding", "honest"),
+    [("x", ""), (UNKNOWN, ""), ("xyz", "b")],
+    ids=["one source", "nobody who counts", "three with one honest source"],
 )
-def test_in_public_a_flood_ages_no_lesson_that_waits_for_further_sources(flooding: str) -> None:
+def test_in_public_a_flood_ages_no_lesson_that_waits_for_further_sources(flooding: str, honest: str) -> None:
     teaching = Teaching(rules=PUBLIC)
     teaching.say(OTHER, "a")
     teaching.learn()
     for n in range(30):
-        teaching.say(f"Nothing of use, day {n}", flooding or UNKNOWN)
+        teaching.say(f"Nothing of use, day {n}", flooding)
+        teaching.say(f"Look up the table of day {n}", honest)
         teaching.learn()
     for source in "bcd":
         teaching.say(OTHER, source)
