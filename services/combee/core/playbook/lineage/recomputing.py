@@ -4,10 +4,10 @@
 out: an entry keeps the words it had before, what was merged or removed comes back, tags are not counted. All that the
 revoked reflections did not touch is taken as it was recorded, evictions, edits and promotions included.
 
-What is added stays if another reflection says all of it word for word. Some cases cannot be known without a model:
-the words of another operation that rests on revoked *and* on other reflections (``Mixed``). It is dropped, and a
-model is asked about the other reflections again, unless they have expired. What other reflections say by a model's
-word, in words that are revoked elsewhere, stays and is named.
+What an operation adds or rewrites stays if another reflection says all of it word for word. Some cases cannot be
+known without a model: the words of another operation that rests on revoked *and* on other reflections (``Mixed``). It
+is dropped, and a model is asked about the other reflections again, unless they have expired. What other reflections
+say by a model's word, in words that are revoked elsewhere, stays and is named.
 """
 
 from collections import defaultdict
@@ -24,6 +24,7 @@ from combee.core.playbook.lineage.rejecting import allowed
 from combee.core.playbook.operations import MAX_DETAIL_CHARS
 from combee.core.playbook.trust import (
     NO_PROBATION,
+    PROPOSED,
     Candidate,
     Screen,
     barred,
@@ -432,8 +433,8 @@ class _Prepared:
             )
             if merges_other and not left:
                 continue
-            if operation.kind == OperationKind.ADD and self._is_said(left):
-                yield operation
+            if operation.kind != OperationKind.MERGE and self._is_said(left):
+                yield self._again(operation)
                 continue
             again = self._places(left) if len(left) < len(operation.evidence) else ()
             if again and self.whole.asked.issuperset(again):
@@ -542,7 +543,10 @@ class _Prepared:
             "sources": (),
             "support": (),
         }
-        self.entries[claim.entry_id] = was.model_copy(update=bare)
+        # Where lessons wait for a quorum it is not known to have one.
+        waits = rules_of(self.recorded.plan.settings).quorum > 0
+        state = PROPOSED if waits else was.state
+        self.entries[claim.entry_id] = was.model_copy(update={**bare, "state": state})
         self.known.append(claim)
 
 
