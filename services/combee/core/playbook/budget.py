@@ -193,7 +193,7 @@ def _excess(
     left, out = deque(order), dict[str, None]()
     while excess > 0:
         bounded = room if len(parts) > 1 else ()
-        over = {source: room[source] - parts.get(source, 0) * budget_tokens for source in bounded}
+        over = {source: room[source] - _part_of(source, parts) * budget_tokens for source in bounded}
         payer = _largest(over) or _largest(debts)
         if not payer:
             owner, payer = owners[_next(left, out).id], _largest({source: room[source] for source in debts})
@@ -206,6 +206,11 @@ def _excess(
             debts[owner] -= tokens
         out[entry.id] = None
     return tuple(out)
+
+
+def _part_of(source: str, parts: Parts) -> Fraction:
+    """Return a source's part of the room: of the reflections, or an equal one: no flood of others makes it less."""
+    return max(parts.get(source, Fraction(0)), Fraction(1, len(parts)))
 
 
 def _largest(tokens: Mapping[str, int | Fraction]) -> str:
