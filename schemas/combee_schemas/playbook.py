@@ -58,7 +58,9 @@ class Entry(Value):
     sources: tuple[Name, ...] = ()
     """Last names of sources (`Source`) whose reflections support the entry, newest last."""
     harmed: tuple[Name, ...] = ()
-    """Last names of sources whose runs found the entry harmful, newest last."""
+    """Last names of sources whose runs found the entry harmful, newest last; each source's last word counts."""
+    helped: tuple[Name, ...] = ()
+    """The same of those that found it helpful."""
     by_hand: bool = False
     """Whether a person wrote, kept or imported this text: changing or removing it takes three sources."""
     state: EntryState = "active"

@@ -8,7 +8,7 @@ from combee.core.playbook.versions import empty
 from combee.scan.aggregate import Aggregator
 from combee.scan.in_memory import InMemoryScan
 from combee_schemas.batch import Member
-from combee_schemas.plan import PlanSettings
+from combee_schemas.plan import PlanSettings, Trust
 from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import GroupMember, NodeResult
@@ -32,6 +32,7 @@ async def learned(
     *,
     groups: int = 4,
     carry: bool = True,
+    trust: Trust = "lab",
 ) -> NodeResult:
     """Return the update of one batch of these reflections."""
     model = model if isinstance(model, ScriptedModel) else ScriptedModel(model)
@@ -40,7 +41,15 @@ async def learned(
         1,
         [Member(offset=n, reflection_id=one.reflection_id) for n, one in enumerate(given)],
         [1_000 for _ in given],
-        settings=PlanSettings(copies=1, groups=groups, fan_in=8, max_levels=3, group_bytes=1 << 20),
+        settings=PlanSettings(
+            copies=1,
+            groups=groups,
+            fan_in=8,
+            max_levels=3,
+            group_bytes=1 << 20,
+            trust=trust,
+            colluders=3 if trust == "public" else 0,
+        ),
         base=Base(version=base.version, sequence=0),
         reason="size",
         batch_size=len(given),

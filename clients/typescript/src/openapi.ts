@@ -2275,6 +2275,11 @@ export interface components {
              */
             harmed?: string[];
             /**
+             * Helped
+             * @default []
+             */
+            helped?: string[];
+            /**
              * By Hand
              * @default false
              */

@@ -18,7 +18,7 @@ from combee.core.methods.method import DEFAULTS, Method
 from combee.core.names.sources import names_of
 from combee.core.playbook import shown
 from combee.core.playbook.results.coverage import Coverage, Question, unchecked
-from combee.core.playbook.trust import names_counted
+from combee.core.playbook.trust import names_counted, rules_of
 from combee.core.text.similarity.embeddings import model_and_thresholds
 from combee.process.worker.vectors import Vectors
 from combee.scan import asked, worth
@@ -49,10 +49,10 @@ def _first_question(coverage: Coverage) -> tuple[Coverage, Question | None]:
 
 
 def _left_after(
-    coverage: Coverage, checks: Sequence[Part[Question, worth.Reply]]
+    coverage: Coverage, checks: Sequence[Part[Question, worth.Reply]], quorum: int
 ) -> tuple[Coverage, Sequence[GroupMember]]:
     """Return the coverage after a check, with lost proposals, and the reflections to ask about again."""
-    coverage = worth.of_check(coverage, checks).without_outvoted().carried()
+    coverage = worth.of_check(coverage, checks).without_outvoted(quorum).carried()
     return coverage, coverage.to_ask_again
 
 
@@ -127,7 +127,8 @@ class Aggregator:
         embedded = await self._vectors.of(coverage.texts())
         coverage, question = await asyncio.to_thread(_first_question, coverage.embedded(embedded.vectors))
         checks = await self._asking.ask(asked.of_check(coverage, question), level) if question else []
-        coverage, left = await asyncio.to_thread(_left_after, coverage, checks)
+        quorum = rules_of(plan.settings).quorum
+        coverage, left = await asyncio.to_thread(_left_after, coverage, checks, quorum)
         size = -(-len(members) * plan.settings.copies // plan.widths[0]) or 1
         groups = (left[at : at + size] for at in range(0, len(left), size))
         calls = [asked.of_group(self._method, base, group, again=True) for group in groups]

@@ -15,7 +15,7 @@ from combee.core.playbook.versions import empty
 from combee.scan.aggregate import Aggregator
 from combee_schemas.base import Shown, Source, Usage
 from combee_schemas.model import Prompt
-from combee_schemas.plan import PlanSettings
+from combee_schemas.plan import PlanSettings, Trust
 from combee_schemas.playbook import Entry, Playbook
 from combee_schemas.reflection import BulletTag
 from combee_schemas.scan import NodeResult, Operation, OperationKind, Partial
@@ -270,13 +270,19 @@ async def test_a_check_call_that_calls_another_lesson_a_contradiction_is_not_bel
 
 
 async def test_where_sources_are_proven_one_that_repeats_itself_outvotes_nobody() -> None:
-    for names, is_carried in (("mmmh", True), ("abch", False)):
-        taught, others = (PAID, PAID, PAID, FREE), LESSONS[:6]
+    rows: tuple[tuple[str, Trust, bool], ...] = (
+        ("mmmh", "team", True),
+        ("abch", "team", False),
+        ("abch", "public", True),
+        ("abcdh", "public", False),
+    )
+    for names, trust, is_carried in rows:
+        taught, others = (*[PAID] * (len(names) - 1), FREE), LESSONS[:6]
         given = reflections(*taught, *others)
         for n, name in enumerate(names):
             given[n] = given[n].model_copy(update={"source": Source(name=name, proven="secret")})
-        result = await learned(keeping(PAID, FREE), given)
-        assert (FREE in contents(result)) is is_carried
+        result = await learned(keeping(PAID, FREE), given, trust=trust)
+        assert (FREE in contents(result)) is is_carried, (names, trust)
 
 
 async def test_a_lesson_that_several_reflections_word_alike_is_asked_about_once() -> None:

@@ -128,7 +128,7 @@ def evictions(
     among its own. What a person stands behind goes last, and only where such entries alone exceed the budget.
 
     Proposed entries have a share of their own in addition to the budget: agents do not read them, and a full playbook
-    would learn nothing new if it had to make room for them at once. There the source that has most of the room makes
+    would learn nothing new if it had to make room for them at once. There the sources that have most of the room make
     some.
     """
     was_shown = [entry for entry in (entries if before is None else before) if entry.is_active]
@@ -193,7 +193,7 @@ def _excess(
     left, out = deque(order), dict[str, None]()
     while excess > 0:
         bounded = room if len(parts) > 1 else ()
-        over = {source: room[source] - parts.get(source, 0) * budget_tokens for source in bounded}
+        over = {source: room[source] - _part_of(source, parts) * budget_tokens for source in bounded}
         payer = _largest(over) or _largest(debts)
         if not payer:
             owner, payer = owners[_next(left, out).id], _largest({source: room[source] for source in debts})
@@ -206,6 +206,11 @@ def _excess(
             debts[owner] -= tokens
         out[entry.id] = None
     return tuple(out)
+
+
+def _part_of(source: str, parts: Parts) -> Fraction:
+    """Return a source's part of the room: of the reflections, or an equal one: no flood of others makes it less."""
+    return max(parts.get(source, Fraction(0)), Fraction(1, len(parts)))
 
 
 def _largest(tokens: Mapping[str, int | Fraction]) -> str:
@@ -227,10 +232,11 @@ def _owner(entry: Entry) -> str:
 
 
 def _crowded_out(entries: Sequence[Entry], sizes: Mapping[str, int], budget_tokens: int) -> tuple[str, ...]:
-    """Return which proposed entries go, in turn from the source that has most of the room.
+    """Return which proposed entries go, in turn, so that each source has its share of the room.
 
-    Of its entries the one that the fewest sources support, then the least useful. An entry takes room from each of
-    its sources in equal parts; entries without one are those of one source.
+    An entry takes room from each of its sources in equal parts, and the one that has least of it decides: who fills
+    the room cannot let an entry of others pay by supporting it, too. Of equals goes the entry that the fewest sources
+    support, then the least useful. Entries without a source are those of one.
     """
     excess = sum(sizes.values()) - budget_tokens
     if excess <= 0:
@@ -246,9 +252,8 @@ def _crowded_out(entries: Sequence[Entry], sizes: Mapping[str, int], budget_toke
     left = sorted(entries, key=_use)
     out: list[str] = []
     while excess > 0:
-        largest = max(room, key=lambda source: (room[source], source))
         # In the order of `left` where all of this is equal.
-        ranks = [(largest not in parts[entry.id], len(parts[entry.id])) for entry in left]
+        ranks = [(-min(map(room.__getitem__, parts[entry.id])), len(parts[entry.id])) for entry in left]
         entry = left.pop(ranks.index(min(ranks)))
         for source, tokens in parts[entry.id].items():
             room[source] -= tokens

@@ -15,7 +15,7 @@ from combee.core.names.sources import UNPROVEN
 from combee.core.playbook.budget import ENTRIES_BYTES, UNBOUNDED, Parts, entry_tokens, evictions, stored_bytes
 from combee.core.playbook.operations import MAX_DETAIL_CHARS, TARGETS, union
 from combee.core.playbook.sections import number_of, same_section, section_order, slug
-from combee.core.playbook.trust import NOTHING, Ids, Screen, Screened, activated, last_sources
+from combee.core.playbook.trust import NOTHING, Ids, Screen, Screened, activated, last_sources, strengthens
 from combee.core.text.forms import comparable
 from combee.core.text.similarity.lessons import Index, index_of, is_padded, same_lesson
 from combee_schemas.base import Holds
@@ -318,10 +318,9 @@ def apply_operations(
 ) -> Draft:
     """Return a draft after ``base`` in which tags are counted, and to which is applied what can be applied.
 
-    What is ``known`` strengthens its entries first. Evidence from ``revoked`` never counts.
-    Of several operations on one entry the one of most sources wins, of equals the one with the newest evidence;
-    ``names`` are the sources of reflections. ``free_from``: of a recomputation, the first id that was free when the
-    batch was recorded.
+    What is ``known`` strengthens its entries first. Evidence from ``revoked`` never counts. Of several operations on
+    one entry one wins (`contest`). ``names`` are the sources of reflections. ``free_from``: of a recomputation, the
+    first id that was free when the batch was recorded.
     """
     draft = Draft.of(base)
     draft.born = born
@@ -345,7 +344,12 @@ def apply_operations(
         for entry_id in operation.entry_ids
         if number_of(entry_id) >= (free_from or base.next_id)
     }
-    winners, losers = contest(usable, {*draft.entries, *ids.values(), *foreseen}, offsets, names)
+    repeats = {
+        n
+        for n, operation in enumerate(usable)
+        if holds == "entries" and strengthens(operation, draft.entries)
+    }
+    winners, losers = contest(usable, {*draft.entries, *ids.values(), *foreseen}, offsets, names, repeats)
     for loser in losers:
         text = f"{loser.operation.kind}: {loser.operation.content}"
         draft.note("duplicate" if loser.is_repeat else "superseded", loser.entry_id, text)
@@ -448,11 +452,13 @@ def _count(draft: Draft, seen: Iterable[Seen], names: Mapping[str, str]) -> None
                 and tag.tag != "neutral"
                 and max(1, entry.created_version) <= shown_version < draft.version
             ):
-                harmed_by = [names.get(reflection.reflection_id, UNPROVEN)] if tag.tag == "harmful" else ()
+                name = names.get(reflection.reflection_id, UNPROVEN)
+                said, unsaid = ("harmed", "helped") if tag.tag == "harmful" else ("helped", "harmed")
                 draft.entries[tag.id] = entry.model_copy(
                     update={
                         tag.tag: getattr(entry, tag.tag) + 1,
-                        "harmed": last_sources(entry.harmed, harmed_by),
+                        said: last_sources(getattr(entry, said), [name]),
+                        unsaid: tuple(other for other in getattr(entry, unsaid) if other != name),
                     }
                 )
 
@@ -475,22 +481,25 @@ def contest(
     live: Container[str],
     offsets: Mapping[str, int],
     names: Mapping[str, str] = NO_NAMES,
+    repeats: Container[int] = (),
 ) -> tuple[list[Operation], list[Loser]]:
     """Return the operations to apply in order, at most one for each ``live`` entry; and the losers.
 
-    The operation with most sources wins, then the one with the newest evidence: one source's last word does
-    not undo what several agree on. ``offsets`` are those of the reflections, and ``names`` those of their sources;
-    reflections without a name count as one source. Between equals the later operation wins. Operations without
-    evidence are people's, and all apply.
+    The operation with most sources wins: one source's last word does not undo what several agree on. Then one that
+    changes its entry, so that who only repeats an entry keeps no correction out (``repeats``: the places of those
+    operations), then the one with the newest evidence. ``offsets`` are those of the reflections, and ``names`` those
+    of their sources; reflections without a name count as one source. Between equals the later operation wins.
+    Operations without evidence are people's, and all apply.
     """
     kept = dict(enumerate(operations))
     losers: list[Loser] = []
     holder: dict[str, int] = {}
 
-    def weight(n: int) -> tuple[int, int, int]:
+    def weight(n: int) -> tuple[int, bool, int, int]:
         evidence = operations[n].evidence
         sources = {names.get(reflection_id, UNPROVEN) for reflection_id in evidence}
-        return len(sources), max(offsets.get(reflection_id, -1) for reflection_id in evidence), n
+        newest = max(offsets.get(reflection_id, -1) for reflection_id in evidence)
+        return len(sources), n not in repeats, newest, n
 
     contenders = [
         n for n, operation in kept.items() if operation.evidence and operation.kind != OperationKind.ADD
@@ -664,6 +673,7 @@ def united(kept: Entry, twins: Iterable[Entry]) -> Entry:
                 "evidence": union(kept.evidence, twin.evidence),
                 "sources": last_sources(twin.sources, kept.sources),
                 "harmed": last_sources(twin.harmed, kept.harmed),
+                "helped": last_sources(twin.helped, kept.helped),
                 "support": union(kept.support, twin.support),
             }
         )

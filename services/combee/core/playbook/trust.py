@@ -122,7 +122,10 @@ class Rules:
             return Support(self.quorum, self.quorum)
         own = supporters(entry)
         sources = min(PERSON, len(own)) if self.several else 1
-        if self.several and by is not None and own != (UNPROVEN,) and not set(own).issubset(by):
+        # The version of a large playbook may have had no room for names.
+        is_unknown = not entry.sources and entry.evidence_count > 0
+        is_others = is_unknown or (own != (UNPROVEN,) and not set(own).issubset(by or ()))
+        if self.several and by is not None and is_others:
             sources = max(NOT_ALONE, sources)
         return Support(sources, max(1, min(PERSON, entry.evidence_count)))
 
@@ -142,7 +145,13 @@ class Rules:
     def may_be_removed_for_harm(self, entry: Entry) -> bool:
         """Return whether the runs that found an entry harmful are as many as its removal needs."""
         by = self.counted(entry.harmed or (UNPROVEN,), entry)
-        return Support(len(by), entry.harmful).suffices(self.to_change(entry, by))
+        return self.harms(entry) and Support(len(by), entry.harmful).suffices(self.to_change(entry, by))
+
+    def harms(self, entry: Entry) -> bool:
+        """Return whether more runs found an entry harmful than helpful; of several sources each has one word."""
+        if not self.several:
+            return entry.harmful > entry.helpful
+        return len(self.counted(entry.harmed, entry)) > len(self.counted(entry.helped, entry))
 
 
 OPEN = Rules()
@@ -317,7 +326,7 @@ class Screen:
                 part = given.model_copy(update={"entry_ids": tuple(spared)})
                 refused.append(Refused(operation=part, why="too few of the reflections speak of it"))
             why = self._too_few_for(operation, known)
-            if not why or _strengthens(operation, known):
+            if not why or strengthens(operation, known):
                 passed.append(operation)
                 continue
             refused.append(Refused(operation=operation, why=why))
@@ -377,11 +386,11 @@ class Screen:
         """Return the support for an operation on an entry.
 
         For a removal, earlier runs that it harmed count, too, unless as many found it helpful: some run or other
-        calls nearly every entry harmful once.
+        calls nearly every entry harmful once, and who says so in every batch has one word.
         """
         speaking = self._speaking_of(operation, entry)
         is_removal = operation.kind == OperationKind.REMOVE and speaking and self.rules.weighs
-        earlier = entry.harmed if is_removal and entry.harmful > entry.helpful else ()
+        earlier = entry.harmed if is_removal and self.rules.harms(entry) else ()
         counted = self.rules.counted({*map(self._name, speaking), *earlier}, entry)
         count = sum(self._name(one) in counted for one in speaking)
         more = entry.harmful if counted.intersection(earlier) else 0
@@ -472,8 +481,9 @@ class Screen:
             )
             return Review(entries=tuple(map(activated, pending)), changes=tuple(promoted))
         known, there = {entry.id for entry in before}, {entry.id: entry for entry in after}
-        # Too few taught in the batch to say of a lesson that nobody supports it: one that floods ages nothing.
-        is_told = len(self.rules.counted({*self.names.values()})) >= self.rules.quorum
+        # Too few taught in the batch to say of a lesson that nobody supports it. Those who collude with each other
+        # (one less than a quorum) and flood age nothing unless a quorum of others taught, too.
+        is_told = len(self.rules.counted({*self.names.values()})) >= 2 * self.rules.quorum - 1
         entries, changes, replaced = list[Entry](), list[Change](), set[str]()
         for entry in pending:
             candidate = Candidate.of(entry, supported.get(entry.id, ()), self.supporting)
@@ -581,7 +591,7 @@ def _under_known_headers(
     return placed, refused
 
 
-def _strengthens(operation: Operation, known: Mapping[str, Entry]) -> bool:
+def strengthens(operation: Operation, known: Mapping[str, Entry]) -> bool:
     """Return whether an operation only supports what an entry says: applied, it leaves the entry's words."""
     if operation.kind != OperationKind.UPDATE or not operation.evidence:
         return False

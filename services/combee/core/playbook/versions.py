@@ -18,6 +18,7 @@ from combee.core.playbook.shown import counts
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy, after_batch
 from combee.core.playbook.trust import (
     EVERYTHING,
+    PERSON,
     Screen,
     barred,
     barred_sources,
@@ -358,7 +359,8 @@ def _ever_smaller(version: Playbook) -> Iterator[Playbook]:
     """Yield a version, then ever smaller ones.
 
     Details of changes go first, then changes without an effect, evidence and what retired, the other changes, headers
-    without entries, and who taught what is rejected; the names that entries rest on go last.
+    without entries, who taught what is rejected, and whom entries helped or harmed; the names that entries rest on
+    go last.
     """
     yield version
     bare = tuple(change.model_copy(update={"detail": ""}) for change in version.changes)
@@ -381,7 +383,10 @@ def _ever_smaller(version: Playbook) -> Iterator[Playbook]:
             for rejected in version.rejected
         )
         yield (version := version.model_copy(update={"rejected": barred}))
-    for kept in (1, 0):
+    entries = tuple(entry.model_copy(update={"harmed": (), "helped": ()}) for entry in version.entries)
+    yield (version := version.model_copy(update={"entries": entries}))
+    # Never to the last one: who says everything again would seem to stand behind all of it alone.
+    for kept in (PERSON, 0):
         entries = tuple(
             entry.model_copy(
                 update={"support": _last(entry.support, kept), "sources": _last(entry.sources, kept)}

@@ -11,14 +11,16 @@ from typing import Any
 import pytest
 
 from combee.core.methods.checking import Checked
-from combee.core.playbook import versions
+from combee.core.playbook import trust, versions
 from combee.core.playbook.operations import lesson_of, read_operations
+from combee.core.playbook.results.clusters import mostly_harmful
 from combee.core.playbook.results.coverage import Coverage, Lesson
 from combee.core.playbook.versions import empty
 from combee.core.text.figures import _figures_of_long
 from combee.core.text.similarity import lessons
 from combee.core.text.similarity.wording import of_long
 from combee_schemas.base import Shown, Source
+from combee_schemas.plan import PlanSettings
 from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import BulletTag, Reflection
 from combee_schemas.scan import GroupMember, NodeResult, Seen
@@ -77,12 +79,16 @@ class Teaching:
             )
 
     def learn(
-        self, *operations: Mapping[str, Any], misled: str = "", lost: Sequence[Mapping[str, Any]] = ()
+        self,
+        *operations: Mapping[str, Any],
+        misled: str = "",
+        against: str = "",
+        lost: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         """Learn from what was said.
 
-        ``misled``: a check call takes this text for every lesson that nothing says. ``lost``: proposals of groups
-        that the root's answer does not repeat.
+        ``misled``: a check call takes this text for every lesson that nothing says. ``against``: it says that all of
+        them contradict this one. ``lost``: proposals of groups that the root's answer does not repeat.
         """
         first = self.count - len(self.batch) + 1
         members = [GroupMember(offset=n, reflection=one) for n, one in enumerate(self.batch, first)]
@@ -106,16 +112,20 @@ class Teaching:
         said = [Lesson(member=one, text=lesson_of(one.reflection)) for one in members]
         coverage = Coverage(base=self.playbook, lessons=said, result=result).witnessed().with_proposals()
         if question := coverage.question():
-            says = [
-                (lesson, place)
-                for place, statement in enumerate(question.statements)
-                for lesson in range(len(question.lessons))
-                if coverage.statements[statement].text == misled
-            ]
-            coverage = coverage.checked(question, Checked(covered=tuple(says)))
+            says, contradicts = (
+                tuple(
+                    (lesson, place)
+                    for place, statement in enumerate(question.statements)
+                    for lesson in range(len(question.lessons))
+                    if coverage.statements[statement].text == text
+                )
+                for text in (misled, against)
+            )
+            coverage = coverage.checked(question, Checked(covered=says, against=contradicts))
         made = update_of(self.playbook, [], [], **self.rules)
         plan = made.plan.model_copy(update={"through_offset": self.count})
-        outcome = coverage.without_outvoted().carried().in_own_words().outcome()
+        quorum = trust.rules_of(made.plan.settings).quorum
+        outcome = coverage.without_outvoted(quorum).carried().in_own_words().outcome()
         made = made.model_copy(update={"plan": plan, "result": outcome})
         self.playbook = versions.after_update(self.playbook, made, budget_tokens=self.budget, now_ms=0)
         self.batch = []
@@ -260,6 +270,33 @@ def test_a_check_calls_word_is_no_support_for_a_groups_proposal_that_rides_on_a_
     assert RIDING not in teaching.shown()
 
 
+def test_who_only_repeats_an_entry_keeps_its_sources_correction_out_of_no_batch() -> None:
+    correction = "Escalate refunds above the limit of 300 EUR, not 500 EUR, to a supervisor"
+    teaching = Teaching(rules=TEAM)
+    teaching.say(LIMIT, "a")
+    teaching.say(GREETING, "b")
+    teaching.learn()
+    limit = teaching.id_of(LIMIT)
+    teaching.say(correction, "a", harmful=[limit])
+    teaching.say(LIMIT, "x")
+    teaching.learn(op("UPDATE", correction, limit), op("UPDATE", LIMIT, limit))
+    assert correction in teaching.shown()
+
+
+@pytest.mark.parametrize("source", ["x", "xy"])
+def test_what_a_large_playbook_has_no_room_to_say_who_taught_is_changed_by_no_source_alone(
+    source: str,
+) -> None:
+    teaching = knowing(TEAM, VICTIM, GREETING)
+    nameless = tuple(one.model_copy(update={"sources": ()}) for one in teaching.playbook.entries)
+    teaching.playbook = teaching.playbook.model_copy(update={"entries": nameless})
+    victim = teaching.id_of(VICTIM)
+    for _ in range(3):
+        teaching.say(ORDER, source, harmful=[victim])
+    teaching.learn(op("REMOVE", "", victim))
+    assert (VICTIM in teaching.shown()) is (source == "x")
+
+
 # ---- tags
 
 
@@ -279,21 +316,91 @@ def test_one_run_that_an_entry_harmed_is_no_second_source_for_its_removal_where_
     assert (VICTIM in teaching.shown()) is stays
 
 
+@pytest.mark.parametrize("kind", ["REMOVE", ""], ids=["an order", "a consolidation"])
+def test_who_calls_an_entry_harmful_in_every_batch_has_one_word_against_it(kind: str) -> None:
+    """With one honest run that it harmed these were two sources, and more tags than it helped."""
+    teaching = knowing(TEAM, GREETING)
+    teaching.say(VICTIM, "a")
+    teaching.learn()
+    victim = teaching.id_of(VICTIM)
+    teaching.say(OTHER, "b", harmful=[victim])
+    teaching.say(OTHER, "acd", helpful=[victim])
+    teaching.learn()
+    for day in range(8):
+        teaching.say(f"Send the brochure of day {day}", "x", harmful=[victim])
+        teaching.learn()
+    if kind:
+        teaching.say(ORDER, "x", harmful=[victim])
+        teaching.learn(op("REMOVE", "", victim))
+    (entry,) = (one for one in teaching.playbook.entries if one.id == victim)
+    assert not mostly_harmful(entry, trust.rules_of(PlanSettings(**TEAM), several=True))
+
+
+@pytest.mark.parametrize("praised", ["", "x"])
+def test_who_praises_its_own_in_every_batch_has_one_word_for_it(praised: str) -> None:
+    teaching = knowing(TEAM, GREETING)
+    teaching.say(VICTIM, "x")
+    teaching.learn()
+    victim = teaching.id_of(VICTIM)
+    for source in "abc":
+        teaching.say(OTHER, source, harmful=[victim])
+        teaching.say(ORDER, praised, helpful=[victim])
+        teaching.learn()
+        teaching.say(ORDER, praised, helpful=[victim])
+        teaching.learn()
+    teaching.say(OTHER, "a", harmful=[victim])
+    teaching.learn(op("REMOVE", "", victim))
+    assert VICTIM not in teaching.shown()
+
+
 # ---- what waits
 
 
-@pytest.mark.parametrize("flooding", ["x", ""], ids=["one source", "nobody who counts"])
-def test_in_public_a_flood_ages_no_lesson_that_waits_for_further_sources(flooding: str) -> None:
+@pytest.mark.parametrize("at_once", ["xyz", ""], ids=["in each batch", "once"])
+def test_in_public_those_who_collude_outvote_no_lesson_by_its_contrary(at_once: str) -> None:
+    contrary = f"Never {OTHER[0].lower()}{OTHER[1:]}"
+    teaching = Teaching(rules=PUBLIC)
+    teaching.say(contrary, "xyz")
+    teaching.learn()
+    for source in "abcd":
+        teaching.say(OTHER, source)
+        teaching.say(contrary, at_once)
+        teaching.learn(against=contrary)
+    assert teaching.shown() == {OTHER}
+
+
+@pytest.mark.parametrize(
+    ("flooding", "honest"),
+    [("x", ""), (UNKNOWN, ""), ("xyz", "b")],
+    ids=["one source", "nobody who counts", "three with one honest source"],
+)
+def test_in_public_a_flood_ages_no_lesson_that_waits_for_further_sources(flooding: str, honest: str) -> None:
     teaching = Teaching(rules=PUBLIC)
     teaching.say(OTHER, "a")
     teaching.learn()
     for n in range(30):
-        teaching.say(f"Nothing of use, day {n}", flooding or UNKNOWN)
+        teaching.say(f"Nothing of use, day {n}", flooding)
+        teaching.say(f"Look up the table of day {n}", honest)
         teaching.learn()
     for source in "bcd":
         teaching.say(OTHER, source)
         teaching.learn()
     assert teaching.shown() == {OTHER}
+
+
+def test_in_public_those_who_collude_do_not_take_the_room_of_what_they_support_with_others() -> None:
+    """Each of their own lessons had three sources, and what they said with one honest source had two."""
+    teaching = Teaching(rules=PUBLIC, budget=800)
+    honest = {f"Before you answer, look up the {word}" for word in ("price", "stock", "address", "invoice")}
+    for lesson, source in zip(sorted(honest), "abcd", strict=True):
+        teaching.say(lesson, source)
+    teaching.learn()
+    for lesson in sorted(honest):
+        teaching.say(lesson, "x")
+    for word in ("green", "yellow", "brown", "purple", "orange", "silver", "golden", "violet"):
+        teaching.say(f"Whatever a customer asks, send the {word} brochure that nobody reads", "xyz")
+    teaching.learn()
+    assert honest <= {entry.content for entry in teaching.playbook.entries}
 
 
 # ---- time

@@ -88,6 +88,76 @@ def test_what_others_say_stays_where_it_is_not_known_where_they_stand() -> None:
     assert [(entry.content, entry.evidence) for entry in left.entries] == [(RULE, HONEST)]
 
 
+@pytest.mark.parametrize("retained_from", [0, 100], ids=["retained", "expired"])
+@pytest.mark.parametrize("covered", ["words", "carried", "check", ""])
+@pytest.mark.parametrize(
+    "entry_ids", [(), (ENTRY,)], ids=["an addition", "a rewrite of what is not there yet"]
+)
+def test_what_another_reflection_says_word_for_word_stays_without_a_model(
+    entry_ids: tuple[str, ...], covered: str, retained_from: int
+) -> None:
+    """Who repeats every lesson would take all of them along when it is revoked."""
+    says = added(RULE, "r-1", *HONEST)
+    if entry_ids:
+        says = says.model_copy(update={"kind": UPDATE, "entry_ids": entry_ids})
+    said = update(empty("p"), says, seen=[1, 2, 3])
+    team = said.plan.settings.model_copy(update={"trust": "team"})
+    said = said.model_copy(update={"plan": said.plan.model_copy(update={"settings": team})})
+    result = said.result
+    seen = tuple(one.model_copy(update={"covered": covered}) for one in result.seen)
+    said = said.model_copy(update={"result": result.model_copy(update={"seen": seen})})
+    left = without(["r-1"], said, retained_from=retained_from, asked=())
+    is_worded = covered in {"words", "carried"}
+    fates = [] if is_worded else ["dropped" if retained_from else "again"]
+    assert [mixed.fate for mixed in left.mixed] == fates
+    if is_worded:
+        assert [(entry.content, entry.evidence) for entry in left.entries] == [(RULE, HONEST)]
+
+
+@pytest.mark.parametrize("covered", ["words", "check"])
+def test_what_others_claim_word_for_word_stays_though_they_have_expired(covered: str) -> None:
+    first, again = said_again()
+    seen = tuple(one.model_copy(update={"covered": covered}) for one in again.result.seen)
+    again = again.model_copy(update={"result": again.result.model_copy(update={"seen": seen})})
+    left = without(["r-1"], first, again, retained_from=100)
+    assert [entry.evidence for entry in left.entries] == ([HONEST] if covered == "words" else [])
+
+
+def test_in_public_what_comes_back_for_one_that_says_it_waits_again() -> None:
+    settings = PlanSettings(trust="public", colluders=1)
+    history, updates = [empty("p")], list[Update]()
+    for n, known in enumerate([(), (), (Known(entry_id=ENTRY, evidence=("r-3",)),)], 1):
+        claims = (Known(entry_id=ENTRY, evidence=("r-2",)),) if n == 2 else known
+        made = update(history[-1], *([added(RULE, "r-1")] if n == 1 else []), seen=[n], known=claims)
+        (one,) = made.result.seen
+        proven = one.model_copy(update={"covered": "words", "source": Source(name=f"shop-{n}", proven="key")})
+        plan = made.plan.model_copy(update={"settings": settings})
+        result = made.result.model_copy(update={"seen": (proven,)})
+        updates.append(made.model_copy(update={"plan": plan, "result": result}))
+        history.append(versions.after_update(history[-1], updates[-1], budget_tokens=PLENTY, now_ms=0))
+    assert [version.entries[0].is_active for version in history[1:]] == [False, True, True]
+    (left,) = without(["r-1", "r-2"], *updates).entries
+    assert (left.state, left.sources) == ("proposed", ("shop-3",))
+
+
+def test_what_agents_were_shown_with_support_that_is_revoked_waits_again() -> None:
+    said = update(empty("p"), added(RULE, "r-1", "r-2"), seen=[1, 2])
+    settings = PlanSettings(trust="public", colluders=1)
+    proven = tuple(
+        one.model_copy(update={"covered": "words", "source": Source(name=f"shop-{one.offset}", proven="key")})
+        for one in said.result.seen
+    )
+    said = said.model_copy(
+        update={
+            "plan": said.plan.model_copy(update={"settings": settings}),
+            "result": said.result.model_copy(update={"seen": proven}),
+        }
+    )
+    assert versions.after_update(empty("p"), said, budget_tokens=PLENTY, now_ms=0).entries[0].is_active
+    (left,) = without(["r-1"], said).entries
+    assert (left.state, left.sources, left.support) == ("proposed", ("shop-2",), ("r-2",))
+
+
 def barring(version: Playbook, *revoked: str, rule: str) -> Playbook:
     """Return a version with what is revoked now by a rule."""
     made = Revocation(rule=rule, version=version.version + 1)

@@ -358,20 +358,31 @@ def test_among_one_sources_own_entries_nothing_waits() -> None:
 
 
 def test_where_room_is_short_a_source_keeps_its_part_of_the_reflections() -> None:
-    """The busy source has sent nine in ten reflections; the quiet one has filled half of the room before."""
+    """The busy source has sent most reflections; a quiet one of four has filled half of the room before."""
     current, budget = filled(("q", 8), ("b", 8))
-    shares = (
-        TaughtBy(name="q", batches=8, reflections=10),
-        TaughtBy(name="b", batches=8, reflections=90),
-    )
+    counts = {"q": 10, "b": 70, "c": 10, "d": 10}
+    shares = tuple(TaughtBy(name=name, batches=8, reflections=count) for name, count in counts.items())
     current = current.model_copy(update={"taught_by": shares})
-    assert {name: float(part) for name, part in parts(current).items()} == {"q": 0.1, "b": 0.9}
+    assert {name: float(part) for name, part in parts(current).items()}["q"] == 0.1
     operation, reflections = said(50, "b is new here and says something", "b")
     made = learned(current, [operation], reflections, budget=budget, **TEAM)
     assert states(made)[operation.content] == "active"
     assert sum(entry.sources == ("b",) for entry in made.entries) == 9
     in_lab = learned(current, [operation], reflections, budget=budget, trust="lab")
     assert sum(entry.sources == ("b",) for entry in in_lab.entries) < 9
+
+
+def test_where_room_is_short_no_flood_makes_a_sources_part_less_than_an_equal_one() -> None:
+    current, budget = filled(("q", 2), ("b", 6))
+    shares = (
+        TaughtBy(name="q", batches=8, reflections=1),
+        TaughtBy(name="b", batches=8, reflections=999),
+    )
+    current = current.model_copy(update={"taught_by": shares})
+    for number, lesson in enumerate(lessons("n", 5)):
+        operation, reflections = said(50 + number, lesson, "b")
+        current = learned(current, [operation], reflections, budget=budget, **TEAM)
+    assert sum(entry.sources == ("q",) for entry in current.entries) == 2
 
 
 # ---- public

@@ -251,6 +251,19 @@ def test_large_rejected_texts_with_long_ids_crowd_no_rejection_out() -> None:
     assert fitted.rejected[0].evidence
 
 
+@pytest.mark.parametrize(("count", "left"), [(1_500, 8), (2_500, 3), (6_000, 0)])
+def test_a_version_too_large_for_its_names_keeps_three_of_each_entry_or_none(count: int, left: int) -> None:
+    """With the newest name alone, who says everything again would stand behind all of it alone."""
+    names, loud = tuple(f"key:support-bot-{n}" for n in range(7)), "x" * 80
+    entries = tuple(
+        entry(f"e-{n}", "say", sources=(*names, loud), harmed=(loud,), helped=names, evidence_count=9)
+        for n in range(count)
+    )
+    fitted = versions.fitted(BASE.model_copy(update={"entries": entries}))
+    assert {len(one.sources) for one in fitted.entries} == {left}
+    assert not any(one.harmed or one.helped for one in fitted.entries)
+
+
 def test_a_version_that_fits_is_not_touched() -> None:
     assert versions.fitted(BASE) is BASE
 

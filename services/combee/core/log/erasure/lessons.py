@@ -9,7 +9,7 @@ from combee.core.playbook.trust import said_digest
 from combee_schemas.base import Message, branch_in, playbook_of
 from combee_schemas.batch import Batch
 from combee_schemas.errors import FatalError
-from combee_schemas.playbook import Entry, Playbook
+from combee_schemas.playbook import Entry, Playbook, Rejected
 from combee_schemas.scan import Operation, Update
 
 HEAD_CHARS = 100
@@ -41,6 +41,8 @@ class Lessons:
     _doubtful: list[tuple[str, Entry]] = field(default_factory=list)
     _heads: set[str] = field(default_factory=set)
     """Beginnings of contents, and the digests by which rejections know them."""
+    _named: set[str] = field(default_factory=set)
+    """Digests of contents that name a subject."""
 
     def add(self, message: Message) -> None:
         """Read a version, an update or a manifest."""
@@ -99,7 +101,10 @@ class Lessons:
 
     def _note(self, content: str) -> None:
         if content:
-            self._heads.update((content[:HEAD_CHARS], said_digest(content)))
+            said = said_digest(content)
+            self._heads.update((content[:HEAD_CHARS], said))
+            if self._names((content,)):
+                self._named.add(said)
 
     def is_erased(self, version: Playbook, entry: Entry) -> bool:
         """Return whether a version loses an entry; components stay, being whole prompts."""
@@ -113,6 +118,11 @@ class Lessons:
             update.plan.settings.holds == "entries"
             and _rests_on(operation.evidence, self.runs.of(update.plan.playbook))
         )
+
+    def is_erased_rejection(self, line: str, rejected: Rejected) -> bool:
+        """Return whether a line loses a rejection; one of what other runs taught stays, whoever says it again."""
+        others = frozenset(rejected.evidence).difference(self.runs.of(line))
+        return rejected.said in self._named or (self.quotes(rejected.said) and not others)
 
     def is_whole_playbook(self, line: str) -> bool:
         """Return whether a whole playbook is erased because its name contains a subject."""

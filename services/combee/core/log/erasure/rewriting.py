@@ -172,7 +172,11 @@ class Rewriter:
             ),
             "sections": tuple(section for section in version.sections if not self.subjects.named_in(section)),
             "retired": tuple(entry for entry in version.retired if not self._tells(entry.content)),
-            "rejected": tuple(entry for entry in version.rejected if not self.lessons.quotes(entry.said)),
+            "rejected": tuple(
+                entry
+                for entry in version.rejected
+                if not self.lessons.is_erased_rejection(version.name, entry)
+            ),
             "changes": tuple(self._change(change, gone) for change in version.changes),
             "again": tuple(
                 asked for asked in version.again if (playbook, asked.offset) not in self.lessons.reflections

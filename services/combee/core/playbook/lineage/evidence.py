@@ -141,14 +141,18 @@ def without(entry: Entry, revoked: Collection[str], sources: Collection[str] = (
     count = max(0, entry.evidence_count - lost)
     names = tuple(name for name in entry.sources if name not in sources) if count or not lost else ()
     supporting = tuple(reflection_id for reflection_id in entry.support if reflection_id not in revoked)
-    harmed = tuple(name for name in entry.harmed if name not in sources)
-    if not lost and (names, supporting, harmed) == (entry.sources, entry.support, entry.harmed):
+    harmed, helped = (
+        tuple(name for name in known if name not in sources) for known in (entry.harmed, entry.helped)
+    )
+    was = entry.sources, entry.support, entry.harmed, entry.helped
+    if not lost and (names, supporting, harmed, helped) == was:
         return entry
     update = {
         "evidence": left,
         "evidence_count": count,
         "sources": names,
         "harmed": harmed,
+        "helped": helped,
         "support": supporting,
     }
     return entry.model_copy(update=update)

@@ -4,9 +4,10 @@
 out: an entry keeps the words it had before, what was merged or removed comes back, tags are not counted. All that the
 revoked reflections did not touch is taken as it was recorded, evictions, edits and promotions included.
 
-Some cases cannot be known without a model: the words of an operation that rests on revoked *and* on other reflections
-(``Mixed``). It is dropped, and a model is asked about the other reflections again, unless they have expired. What
-other reflections say by a model's word, in words that are revoked elsewhere, stays and is named.
+What an operation adds or rewrites stays if another reflection says all of it word for word. Some cases cannot be
+known without a model: the words of another operation that rests on revoked *and* on other reflections (``Mixed``). It
+is dropped, and a model is asked about the other reflections again, unless they have expired. What other reflections
+say by a model's word, in words that are revoked elsewhere, stays and is named.
 """
 
 from collections import defaultdict
@@ -23,6 +24,7 @@ from combee.core.playbook.lineage.rejecting import allowed
 from combee.core.playbook.operations import MAX_DETAIL_CHARS
 from combee.core.playbook.trust import (
     NO_PROBATION,
+    PROPOSED,
     Candidate,
     Screen,
     barred,
@@ -43,6 +45,8 @@ WHOLLY_NEW = frozenset({"import", "delete"})
 """Nothing of the version before is left, unless it says so."""
 TAKEN_BACK = frozenset({"revoke", "rollback", "adopt"})
 """Nobody wrote anything: what is left follows from the version that they began with."""
+WORDED = frozenset({"words", "carried"})
+"""How a reflection covers what it says in the same words: no model's word is needed for that."""
 DEFAULTS = PlanSettings()
 Fate = Literal["again", "stays", "dropped"]
 """Of a mixed operation. again: it is dropped, and its other reflections are asked about again; dropped: these have
@@ -357,17 +361,17 @@ class Recomputation:
         update: Update,
         gone: Collection[str],
     ) -> None:
-        """Bring back what took an entry's place with support that is not left: it waits again."""
+        """Let what agents were shown with support that is not left wait again, and bring back whose place it took."""
         base = self.recorded.model_copy(update={"entries": tuple(draft.entries.values())})
         screen = Screen.of(base, update, gone)
         policy, supported = update.plan.settings.probation or NO_PROBATION, draft.supported()
         known, out = {entry.id: entry for entry in after.entries}, _evicted(after)
         for entry_id, was in recorded.items():
-            about = (*was.replaces, *was.rivals)
+            own, about = draft.entries.get(entry_id), (*was.replaces, *was.rivals)
             lost = [one for one in about if one in recorded and one not in known and one not in out]
-            if not lost or entry_id not in known or not known[entry_id].is_active:
+            is_promoted = own is not None and not own.is_active
+            if not (lost or is_promoted) or entry_id not in known or not known[entry_id].is_active:
                 continue
-            own = draft.entries.get(entry_id)
             back = [draft.entries[one] for one in lost if one in draft.entries]
             if own is not None:
                 candidate = Candidate.of(own, supported.get(entry_id, ()), names)
@@ -429,6 +433,9 @@ class _Prepared:
             )
             if merges_other and not left:
                 continue
+            if operation.kind != OperationKind.MERGE and self._is_said(left):
+                yield self._again(operation)
+                continue
             again = self._places(left) if len(left) < len(operation.evidence) else ()
             if again and self.whole.asked.issuperset(again):
                 self.whole.pending |= dict.fromkeys(again)
@@ -446,6 +453,11 @@ class _Prepared:
         """Return whether a recorded entry is gone, or says something else."""
         was, now = self._was.get(entry_id), self.entries.get(entry_id)
         return was is not None and (now is None or now.content != was.content)
+
+    def _is_said(self, ids: Collection[str]) -> bool:
+        """Return whether one of these reflections of the batch says all of what it is evidence of, word for word."""
+        worded = {one.reflection_id for one in self.recorded.result.seen if one.covered in WORDED}
+        return not worded.isdisjoint(ids)
 
     def _has_expired(self, ids: Collection[str]) -> bool:
         offsets = {seen.reflection_id: seen.offset for seen in self.recorded.result.seen}
@@ -506,7 +518,8 @@ class _Prepared:
         left = tuple(reflection_id for reflection_id in claim.evidence if reflection_id not in self.gone)
         if not left:
             return
-        lost = self._has_expired(left)
+        is_said = self._is_said(left)
+        lost = self._has_expired(left) and not is_said
         words = Operation(kind=OperationKind.ADD, content=was.content, evidence=claim.evidence)
         mixed = Mixed(
             line=self.recorded.plan.playbook,
@@ -516,7 +529,8 @@ class _Prepared:
             revoked=tuple(reflection_id for reflection_id in was.evidence if reflection_id in self.gone),
             fate="dropped" if lost else "stays",
         )
-        self._doubtful.append((words, mixed))
+        if not is_said:
+            self._doubtful.append((words, mixed))
         if lost:
             return
         bare = {
@@ -525,10 +539,14 @@ class _Prepared:
             "helpful": 0,
             "harmful": 0,
             "harmed": (),
+            "helped": (),
             "sources": (),
             "support": (),
         }
-        self.entries[claim.entry_id] = was.model_copy(update=bare)
+        # Where lessons wait for a quorum it is not known to have one.
+        waits = rules_of(self.recorded.plan.settings).quorum > 0
+        state = PROPOSED if waits else was.state
+        self.entries[claim.entry_id] = was.model_copy(update={**bare, "state": state})
         self.known.append(claim)
 
 

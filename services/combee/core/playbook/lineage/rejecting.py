@@ -170,7 +170,8 @@ def _before_rejected(
 
 
 def _restored(before: Entry, now: Entry | None, version: int) -> Entry:
-    counts = {"helpful": now.helpful, "harmful": now.harmful, "harmed": now.harmed} if now else {}
+    counted = {"helpful", "harmful", "harmed", "helped"}
+    counts = now.model_dump(include=counted) if now else {}
     return before.model_copy(update={**counts, "updated_version": version})
 
 

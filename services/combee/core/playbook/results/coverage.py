@@ -365,11 +365,12 @@ class Coverage:
 
     # ---- what contradicts what more say
 
-    def without_outvoted(self) -> "Coverage":
+    def without_outvoted(self, quorum: int = 0) -> "Coverage":
         """Return the coverage in which what contradicts a statement that more say is a conflict, and is not carried.
 
         Three reflections of one batch are never outvoted: policies change. Where sources are proven, more of them
-        must say the statement: one that repeats itself silences nobody.
+        must say the statement: one that repeats itself silences nobody. Where a lesson waits for a ``quorum`` of
+        sources, so many must say the statement: fewer may collude.
         """
         unsaid = set(self.unsaid)
         groups: dict[tuple[str, int], list[int]] = defaultdict(list)
@@ -385,7 +386,7 @@ class Coverage:
             for (_, place), own in islice(groups.items(), MAX_CONFLICTS)
             if len(own) < PERSON
             and self.statements[place].entry_id not in touched
-            and self._stands_behind(saying[place], place) > self._stands_behind(own)
+            and self._stands_behind(saying[place], place) >= max(quorum, self._stands_behind(own) + 1)
             for n in own
         }
         return replace(self, outvoted=outvoted)

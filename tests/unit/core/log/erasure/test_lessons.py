@@ -10,6 +10,7 @@ from combee.core.log.erasure.lessons import ErasureError, Lessons
 from combee.core.log.erasure.rewriting import Rewriter
 from combee.core.log.erasure.runs import Identities, Runs
 from combee.core.log.erasure.selector import Marker, Selector, Subjects
+from combee.core.playbook.trust import said_digest
 from combee.process.worker.dead_letters import dead_letter
 from combee_schemas import topics
 from combee_schemas.base import Holds, Message, Shown
@@ -17,7 +18,16 @@ from combee_schemas.canary import CanaryStatistics, CanaryTerms
 from combee_schemas.dead_letter import DeadLetter, LetterId, Resolution
 from combee_schemas.outcome import Outcome
 from combee_schemas.plan import Plan
-from combee_schemas.playbook import AppliedBatch, Asked, Change, Entry, Playbook, Retired, Revocation
+from combee_schemas.playbook import (
+    AppliedBatch,
+    Asked,
+    Change,
+    Entry,
+    Playbook,
+    Rejected,
+    Retired,
+    Revocation,
+)
 from combee_schemas.records import UNREAD_HEADER, Outgoing, Record
 from combee_schemas.topics import AnyTopic
 from support.clock import ManualClock
@@ -73,6 +83,25 @@ def test_what_a_snapshot_has_no_room_for_is_known_by_earlier_versions() -> None:
     assert after(made, flooded).entries == flooded.entries
     alone = lessons(flooded, erased=("a", "b"))
     assert after(alone, flooded).entries == ()
+
+
+@each_row(
+    ("words", "witnesses", "stays"),
+    [
+        ("Skip the screening.", ("a", "b"), True),
+        ("Skip the screening.", ("a",), False),
+        ("Skip the screening.", (), False),
+        (f"Skip the screening for {SUBJECT}.", ("a", "b"), False),
+    ],
+)
+def test_a_rejection_of_what_other_runs_taught_stays_when_one_that_repeats_it_is_erased(
+    words: str, witnesses: tuple[str, ...], *, stays: bool
+) -> None:
+    repeated = version(entry("x", words, evidence=("a",), evidence_count=1))
+    rejected = (Rejected(entry_id="w", said=said_digest(words), evidence=witnesses),)
+    rejecting = version(number=2, rejected=rejected)
+    kept = after(lessons(repeated, rejecting, erased=("a",)), rejecting)
+    assert kept.rejected == (rejected if stays else ())
 
 
 def test_what_quotes_an_erased_lesson_is_erased_with_it() -> None:
