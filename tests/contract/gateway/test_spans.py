@@ -10,16 +10,23 @@ from typing import Any
 import pytest
 from opentelemetry.exporter.otlp.proto.http import Compression
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTraceServiceRequest,
+    ExportTraceServiceResponse,
+)
+from opentelemetry.proto.trace.v1 import trace_pb2
+from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
 from opentelemetry.trace import Tracer
+from pydantic_core import to_json
 from structlog.testing import capture_logs
 
 from combee.adapters.clock import SystemClock
 from combee.adapters.memory import MemoryLog
 from combee.core.spans import gathering
+from combee.gateway import otlp
 from combee.gateway.access.keys import ANYBODY
 from combee.gateway.endpoints import spans
 from combee.gateway.endpoints.spans import Receiver
@@ -236,6 +243,30 @@ async def test_what_is_no_request_is_refused(body: bytes, headers: dict[str, str
         typed = {"content-type": "application/json", **headers}
         answer = await gateway.client.post(PATH, content=body, headers=typed)
         assert answer.status_code == status
+
+
+@pytest.mark.parametrize(
+    ("body", "media"),
+    [
+        (b"\x0a\x00" * (otlp.MAX_SPANS + 1), "application/x-protobuf"),
+        (to_json({"resourceSpans": [{}] * (otlp.MAX_JSON_VALUES + 1)}), "application/json"),
+        (
+            ExportTraceServiceRequest(
+                resource_spans=[
+                    ResourceSpans(scope_spans=[ScopeSpans(spans=[trace_pb2.Span()] * otlp.MAX_SPANS)])
+                ]
+            ).SerializeToString(),
+            "application/x-protobuf",
+        ),
+    ],
+    ids=["resources", "json", "spans"],
+)
+async def test_a_request_of_tiny_parts_is_refused_before_they_are_read(body: bytes, media: str) -> None:
+    """Each takes two bytes there, and hundreds in memory."""
+    async with asked() as gateway:
+        answer = await gateway.client.post(PATH, content=body, headers={"content-type": media})
+    assert answer.status_code == 413
+    assert "at most" in answer.json()["detail"]
 
 
 async def test_an_empty_request_is_a_success_in_its_own_encoding_and_bad_ids_are_told() -> None:

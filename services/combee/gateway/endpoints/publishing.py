@@ -21,7 +21,7 @@ from combee.gateway.access.access import JSON, allowed, check_json
 from combee.gateway.access.keys import Caller
 from combee.gateway.context import Context
 from combee.gateway.problems import BODY, Refusal, Wrong, busy, invalid, problems, unknowns, wrongs
-from combee.gateway.values import Item, Receipt, whole
+from combee.gateway.values import Item, Receipt, has_more_values, whole
 from combee.process.worker.provenance import Provenance
 from combee_schemas import topics
 from combee_schemas.base import Usage, playbook_of
@@ -37,6 +37,9 @@ JSON_LINES = (
 )
 MAX_COMPARED = 10
 """Maximum number of refused objects per batch whose unknown fields are compared with the known ones."""
+MAX_VALUES = 50_000
+"""Maximum number of values in one object: twice what the entries of the largest playbook need. Each value costs many
+times its bytes to check."""
 REMEMBERED = 50_000
 """Number of acknowledged ids kept to recognise repeats; the services recognise older repeats."""
 Place = tuple[str, str, str]
@@ -135,7 +138,7 @@ class Publishing:
 
     def _objects(self, body: bytes) -> tuple[list[Any], bool]:
         try:
-            value = whole(from_json(body, allow_inf_nan=False))
+            value = from_json(body, allow_inf_nan=False)
         except ValueError as error:
             why = JSON_LINES if _is_json_lines(body) else f"not JSON: {error}"
             raise Refusal(HTTPStatus.UNPROCESSABLE_ENTITY, why) from error
@@ -149,6 +152,7 @@ class Publishing:
         """Return one object as a message that fits a record, or its refusal."""
         if refusal := _unfit(kind, given):
             return refusal
+        given = whole(given)
         what, unknown = (
             f"not a {kind.topic.message.type}",
             unknowns(kind.topic.message, given, are_compared=are_compared),
@@ -158,6 +162,9 @@ class Publishing:
             if caller.has_key:
                 # Before the id is derived: equal reflections of two keys are two reflections.
                 fields["source"] = gateway_source(caller.name, proven=self._provenance.vouches).model_dump()
+            elif isinstance(fields.get("source"), dict):
+                # A claim proves nothing, so it must not take the ids of a source that is proven.
+                fields["source"].pop("proven", None)
             if kind.prefix and fields.get(kind.id_field) is None:
                 fields[kind.id_field] = content_id(kind.prefix, to_json(fields).decode())
             message = kind.topic.message.model_validate_json(to_json(fields), strict=True)
@@ -316,6 +323,9 @@ def _unfit(kind: Kind, given: Any) -> Refusal | None:
     if not isinstance(given, dict):
         return Refusal(HTTPStatus.UNPROCESSABLE_ENTITY, "expected an object")
     message = kind.topic.message
+    if has_more_values(given, MAX_VALUES):
+        detail = f"a {message.type} has at most {MAX_VALUES} values; shorten its lists"
+        return Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, detail)
     if _characters(given) > message.max_bytes:
         detail = f"a {message.type} has at most {message.max_bytes} bytes; shorten it"
         return Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, detail)
