@@ -201,7 +201,7 @@ def _print(
     if audit.reflections:
         console.print(f"what its reflections taught: {retention.effects_text(audit)}", soft_wrap=True)
     for line in _left_nothing(report["left_nothing"]):
-        console.print(line, markup=False, soft_wrap=True)
+        console.print(clean(line), markup=False, soft_wrap=True)
     for warning in retention.warnings(playbook).values():
         console.print(f"warning: {warning}", style="yellow", soft_wrap=True)
 
