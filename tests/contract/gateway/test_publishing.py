@@ -441,6 +441,17 @@ async def test_an_object_of_too_many_values_is_refused_before_they_are_checked()
     assert f"at most {MAX_VALUES} values" in answer.json()["detail"]
 
 
+async def test_playbooks_that_somebody_invents_are_counted_for_so_many_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(publishing, "MAX_TRACED", 10)
+    async with asked() as gateway:
+        await gateway.client.post(
+            "/v1/traces", json=[{**TRACE, "playbook": f"invented/{n}"} for n in range(30)]
+        )
+        assert list(gateway.context.traced) == [f"invented/{n}" for n in range(20, 30)]
+
+
 async def test_of_very_many_wrong_values_only_the_number_is_told() -> None:
     async with asked() as gateway:
         few = await refused(gateway, "/v1/traces", {**TRACE, "bullet_ids": [0] * MAX_NAMED})

@@ -40,6 +40,8 @@ MAX_COMPARED = 10
 MAX_VALUES = 50_000
 """Maximum number of values in one object: twice what the entries of the largest playbook need. Each value costs many
 times its bytes to check."""
+MAX_TRACED = 10_000
+"""Maximum number of playbooks whose traces are counted: anybody can invent a name."""
 REMEMBERED = 50_000
 """Number of acknowledged ids kept to recognise repeats; the services recognise older repeats."""
 Place = tuple[str, str, str]
@@ -274,12 +276,14 @@ class Publishing:
 
     def _note(self, messages: Sequence[Published], offsets: Sequence[int]) -> None:
         """Add messages to the live view before it reads them, so that the next request sees them."""
-        now_ms = self._context.clock.now_ms()
+        now_ms, traced = self._context.clock.now_ms(), self._context.traced
         for message, offset in zip(messages, offsets, strict=True):
             if isinstance(message, Reflection):
                 self._context.live.acknowledged(message.playbook, offset, now_ms)
             elif isinstance(message, Trace):
-                self._context.traced[message.playbook] += 1
+                traced[message.playbook] += 1
+                if len(traced) > MAX_TRACED:
+                    del traced[next(iter(traced))]
 
     def _item(
         self, kind: Kind, index: int, message: Published | Refusal, repeated: Mapping[Place, bool]
