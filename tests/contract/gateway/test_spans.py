@@ -26,6 +26,7 @@ from structlog.testing import capture_logs
 from combee.adapters.clock import SystemClock
 from combee.adapters.memory import MemoryLog
 from combee.core.spans import gathering
+from combee.core.spans.gathering import SpanRun
 from combee.gateway import otlp
 from combee.gateway.access.keys import ANYBODY
 from combee.gateway.endpoints import spans
@@ -304,6 +305,43 @@ async def test_who_waits_with_too_much_comes_again_later() -> None:
         assert int(refused.headers["retry-after"]) >= 1
         assert (await send(gateway, AGENT)).status_code == 200  # the run is complete: there is room again
         assert (await send(gateway, another)).status_code == 200
+
+
+async def test_half_of_a_surrogate_pair_in_a_message_is_replaced() -> None:
+    """JSON may hold it, and no record can."""
+    half = [{"role": "user\ud83d", "parts": [{"type": "text", "content": "Refund \ud83d?"}]}]
+    call = span(CALL_ID, AGENT_ID, "chat", **{"gen_ai.input.messages": json.dumps(half)})
+    asked_half = [{"role": "user", "parts": [{"type": "text", "content": "Refund \ud83d?"}]}]
+    agent = span(
+        AGENT_ID,
+        "",
+        "invoke_agent",
+        **{"combee.playbook": PLAYBOOK, "gen_ai.input.messages": json.dumps(asked_half)},
+    )
+    async with asked(log := MemoryLog(SystemClock())) as gateway:
+        assert (await send(gateway, call, agent)).status_code == 200
+        (trace,) = await traces(log)
+    assert trace.task == "Refund ??"
+    assert "user?" in trace.trajectory
+
+
+async def test_a_run_that_cannot_be_read_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = spans.trace_from
+
+    def unreadable(run: SpanRun, playbook: str) -> Trace | None:
+        if run.spans[0].trace_id == TRACE_ID:
+            raise ValueError("no text")
+        return read(run, playbook)
+
+    monkeypatch.setattr(spans, "trace_from", unreadable)
+    other = {**CALL, "traceId": TRACE_ID[::-1]}
+    async with asked(log := MemoryLog(SystemClock()), otlp_playbook=PLAYBOOK, spans_wait_s=0.02) as gateway:
+        with capture_logs() as lines:
+            assert (await send(gateway, CALL, other)).status_code == 200
+            await until(lambda: gateway.context.traced[PLAYBOOK] == 1)
+        assert [line["reason"] for line in lines if line["event"] == "spans_lost"] == ["ValueError: no text"]
+        (trace,) = await traces(log)
+    assert trace.task == "Refund order 7?"
 
 
 async def test_spans_of_a_key_that_is_gone_teach_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
