@@ -85,13 +85,13 @@ async def test_without_a_key_nobody_takes_or_repeats_an_id_of_a_key_by_claiming_
         'anybody = ["reflections:write"]\n'
         f'[[keys]]\nname = "agents"\nkey = "{WRITER}"\nscopes = ["reflections:write"]\n'
     )
-    forged = {"source": {"name": "key:agents", "proven": "gateway"}}
+    forged: dict[str, Any] = {"source": {"name": "key:agents", "proven": "gateway"}}
     other, same = {**LESSON, "reflection_id": "r-1"}, {**LESSON, "reflection_id": "r-2"}
     async with asked(gateway_keys=keys, sources_file=sources_file(tmp_path)) as gateway:
-        for body in ({**other, **forged, "key_insight": "words of somebody"}, {**same, **forged}):
-            assert (await gateway.client.post("/v1/reflections", json=body)).status_code == 202
-        for body in (other, same):
-            answer = await gateway.client.post("/v1/reflections", json=body, headers=bearer(WRITER))
+        for claim in ({**other, **forged, "key_insight": "words of somebody"}, {**same, **forged}):
+            assert (await gateway.client.post("/v1/reflections", json=claim)).status_code == 202
+        for own in (other, same):
+            answer = await gateway.client.post("/v1/reflections", json=own, headers=bearer(WRITER))
             assert answer.json()["items"][0]["status"] == "accepted"
         records = await read_all(gateway.log, topics.REFLECTIONS)
     owners = [source.proven for record in records if (source := proven(record))]

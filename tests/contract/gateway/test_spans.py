@@ -27,6 +27,7 @@ from combee.adapters.clock import SystemClock
 from combee.adapters.memory import MemoryLog
 from combee.core.spans import gathering
 from combee.core.spans.gathering import SpanRun
+from combee.core.spans.reading import trace_from
 from combee.gateway import otlp
 from combee.gateway.access.keys import ANYBODY
 from combee.gateway.endpoints import spans
@@ -326,12 +327,10 @@ async def test_half_of_a_surrogate_pair_in_a_message_is_replaced() -> None:
 
 
 async def test_a_run_that_cannot_be_read_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    read = spans.trace_from
-
     def unreadable(run: SpanRun, playbook: str) -> Trace | None:
         if run.spans[0].trace_id == TRACE_ID:
             raise ValueError("no text")
-        return read(run, playbook)
+        return trace_from(run, playbook)
 
     monkeypatch.setattr(spans, "trace_from", unreadable)
     other = {**CALL, "traceId": TRACE_ID[::-1]}

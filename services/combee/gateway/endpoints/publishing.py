@@ -164,9 +164,6 @@ class Publishing:
             if caller.has_key:
                 # Before the id is derived: equal reflections of two keys are two reflections.
                 fields["source"] = gateway_source(caller.name, proven=self._provenance.vouches).model_dump()
-            elif isinstance(fields.get("source"), dict):
-                # A claim proves nothing, so it must not take the ids of a source that is proven.
-                fields["source"].pop("proven", None)
             if kind.prefix and fields.get(kind.id_field) is None:
                 fields[kind.id_field] = content_id(kind.prefix, to_json(fields).decode())
             message = kind.topic.message.model_validate_json(to_json(fields), strict=True)
@@ -189,8 +186,11 @@ class Publishing:
         return message.model_copy(update={"usage": Usage()}) if isinstance(message, Reflection) else message
 
     def _completed(self, message: Published, caller: Caller) -> Published:
-        """Return a message with its arrival time, and an outcome also with its caller."""
+        """Return a message with its arrival time, an outcome also with its caller."""
         known: dict[str, object] = {}
+        if message.source and message.source.proven and not caller.has_key:
+            # A claim proves nothing, so it must not take the ids of a source that is proven.
+            known["source"] = message.source.model_copy(update={"proven": ""})
         if not message.created_at_ms:
             known["created_at_ms"] = self._context.clock.now_ms()
         if isinstance(message, Outcome) and not message.caller and caller.has_key:
