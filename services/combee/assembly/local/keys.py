@@ -13,10 +13,9 @@ from typing import Any
 
 from combee.assembly.local.admin_key import AdminKey
 from combee.assembly.local.stack_file import data_dir
-from combee.core.names.sources import MAX_KEY_NAME, MAX_NAME
 from combee.process.settings.group import SettingsError
 from combee.process.settings.loading import Settings
-from combee.process.settings.sources import DeclaredSource
+from combee.process.settings.sources import LONGEST_KEY_NAME, LONGEST_NAME, DeclaredSource
 from combee.process.trusted_files import read_trusted
 
 KEY_BYTES = 24
@@ -57,7 +56,7 @@ def new_key(settings: Settings, name: str, *, admin: bool, url: str) -> NewKey:
         If a file cannot be written.
     """
     path, key = keys_path(settings), secrets.token_urlsafe(KEY_BYTES)
-    _check_new(name, (known["name"] for known in _read(path).get("keys", ())), path, longest=MAX_KEY_NAME)
+    _check_new(name, (known["name"] for known in _read(path).get("keys", ())), path, longest=LONGEST_KEY_NAME)
     _with_services_secret(sources_path(settings))
     _append(path, _key_text(name, key, (*AGENT, *(ADMIN if admin else ()))))
     return NewKey(
@@ -129,7 +128,7 @@ def _hash(key: str) -> str:
     return f"sha256:{hashlib.sha256(key.encode()).hexdigest()}"
 
 
-def _check_new(name: str, known: Iterable[str], path: Path, *, longest: int = MAX_NAME) -> None:
+def _check_new(name: str, known: Iterable[str], path: Path, *, longest: int = LONGEST_NAME) -> None:
     complaint = f"{name!r} is not the name of a source: 1 to {longest} characters, none reserved"
     try:
         DeclaredSource(name=name, secret="x" * KEY_BYTES)
