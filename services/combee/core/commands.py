@@ -29,9 +29,11 @@ from combee_schemas.base import BranchName, branch_in, is_branch_of, playbook_of
 from combee_schemas.command import Command, CommandKind
 from combee_schemas.gate import Verdict
 from combee_schemas.plan import BranchSettings
-from combee_schemas.playbook import LABEL_PATTERN, LATEST, PRODUCTION, Label, Playbook
+from combee_schemas.playbook import LABEL_PATTERN, LATEST, PRODUCTION, Entry, Label, Playbook
 from combee_schemas.scan import Operation, OperationKind
 
+CLAIMS = ("sources", "support", "replaces", "rivals")
+"""Fields of a proposed entry that decide when agents are shown it, and instead of which others."""
 ANY_SIZE = 10**9
 """Tokens that no playbook has."""
 Reason = Literal["absent", "unknown", "invalid", "conflict", "too_large"]
@@ -291,7 +293,8 @@ def import_(
 ) -> Command | None:
     """Replace the content by a text's, or start a playbook; ``form`` is what the text was read as.
 
-    A person who imports entries stands behind them, except behind proposed ones. Without ``by_hand`` the text alone
+    A person who imports entries stands behind them, except behind proposed ones, which wait for support of this
+    playbook: that which a file claims is forgotten. Without ``by_hand`` the text alone
     says which entries a person stands behind, and the budget is the configured one, as a replay needs it. What a
     person imports asks for a budget that holds it.
 
@@ -315,8 +318,7 @@ def import_(
     )
     entries, holds = carried_over(current, given, form), held_by(current, given, form)
     if by_hand and holds == "entries":
-        theirs = {"by_hand": True}
-        entries = tuple(entry.model_copy(update=theirs) if entry.is_active else entry for entry in entries)
+        entries = tuple(_by_hand(entry, current) for entry in entries)
     if reason := oversize(entries, given.sections):
         raise RefusedError("too_large", f"this import of {current.name} has {reason}")
     return _command(
@@ -329,6 +331,15 @@ def import_(
         holds=holds,
         budget_tokens=budget_for(given, entries) if by_hand else 0,
     )
+
+
+def _by_hand(entry: Entry, current: Playbook) -> Entry:
+    """Return an entry that a person imports."""
+    if entry.is_active:
+        return entry.model_copy(update={"by_hand": True})
+    same = (known for known in current.entries if (known.id, known.content) == (entry.id, entry.content))
+    known = next((known for known in same if not known.is_active), None)
+    return entry.model_copy(update={name: getattr(known, name, ()) for name in CLAIMS})
 
 
 def revoke(

@@ -22,6 +22,7 @@ from pydantic_core import from_json, to_json
 
 from combee.core.spans.span import OWN, Event, Span
 from combee.gateway.problems import Refusal
+from combee.gateway.values import has_more_values
 from combee_schemas.trace_context import SCOPE
 
 PROTOBUF, JSON = "application/x-protobuf", "application/json"
@@ -29,6 +30,9 @@ IDS = ("traceId", "spanId", "parentSpanId", "trace_id", "span_id", "parent_span_
 ID_BYTES: Final = {"trace_id": 16, "span_id": 8}
 HAS_REMOTE = trace_pb2.SPAN_FLAGS_CONTEXT_HAS_IS_REMOTE_MASK
 IS_REMOTE = trace_pb2.SPAN_FLAGS_CONTEXT_IS_REMOTE_MASK
+MAX_SPANS, MAX_JSON_VALUES = 50_000, 300_000
+"""Maximum numbers of spans (with resources and scopes) and of values in JSON in a request: several times those of
+exporters. The smallest take two bytes in a body, and hundreds in memory."""
 GZIP = 16 + zlib.MAX_WBITS
 
 
@@ -67,13 +71,18 @@ def decoded(body: bytes, media: str) -> tuple[list[Span], int]:
     request = ExportTraceServiceRequest()
     try:
         if media == JSON:
-            json_format.ParseDict(_with_base64(from_json(body)), request, ignore_unknown_fields=True)
+            given = from_json(body)
+            if has_more_values(given, MAX_JSON_VALUES):
+                raise Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"at most {MAX_JSON_VALUES} values")
+            json_format.ParseDict(_with_base64(given), request, ignore_unknown_fields=True)
         else:
             request.ParseFromString(body)
     except (DecodeError, json_format.ParseError, ValueError, RecursionError, binascii.Error) as error:
         what = f"not an ExportTraceServiceRequest as {media}: {type(error).__name__}"
         raise Refusal(HTTPStatus.BAD_REQUEST, what) from error
-    given = [
+    if _has_too_many_spans(request):
+        raise Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"at most {MAX_SPANS} spans, resources and scopes")
+    spans_given = [
         (span, ours)
         for resource in request.resource_spans
         for ours in [_ours(resource.resource.attributes)]
@@ -81,8 +90,18 @@ def decoded(body: bytes, media: str) -> tuple[list[Span], int]:
         if scope.scope.name != SCOPE  # spans of Combee's services: it would learn from its own calls for ever
         for span in scope.spans
     ]
-    spans = [_span(span, ours) for span, ours in given if _is_valid(span)]
-    return spans, len(given) - len(spans)
+    spans = [_span(span, ours) for span, ours in spans_given if _is_valid(span)]
+    return spans, len(spans_given) - len(spans)
+
+
+def _has_too_many_spans(request: ExportTraceServiceRequest) -> bool:
+    left = MAX_SPANS - len(request.resource_spans)
+    for resource in request.resource_spans if left >= 0 else ():
+        left -= len(resource.scope_spans)
+        left -= sum(len(scope.spans) for scope in resource.scope_spans) if left >= 0 else 0
+        if left < 0:
+            break
+    return left < 0
 
 
 def answer(media: str, rejected: int, message: str) -> bytes:

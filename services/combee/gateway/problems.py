@@ -21,6 +21,8 @@ logger = structlog.get_logger()
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_S = 1
 MAX_ERRORS = 20
+MAX_NAMED = 200
+"""Maximum number of errors in one object that are looked at one by one: a body may have millions."""
 MAX_PLACE = 100
 """Maximum length of a field's path in an error."""
 
@@ -103,6 +105,8 @@ def wrongs(
     error: ValidationError | RequestValidationError, kind: type[BaseModel] | None = None
 ) -> tuple[Wrong, ...]:
     """Return a validation's errors without the sent values; ``kind`` is the model that has the fields."""
+    if isinstance(error, ValidationError) and error.error_count() > MAX_NAMED:
+        return (_wrong((error.title,), f"{error.error_count()} values are wrong, too many to name"),)
     errors = error.errors()[:MAX_ERRORS]
     return tuple(_wrong(detail["loc"], _advice(detail, kind)) for detail in errors)
 

@@ -30,6 +30,17 @@ def whole(value: Any) -> Any:
     return value
 
 
+def has_more_values(value: Any, most: int) -> bool:
+    """Return whether JSON has more than ``most`` values; it stops counting there."""
+    count, waiting = 0, [value]
+    while waiting and count <= most:
+        part = waiting.pop()
+        parts = part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
+        count += len(parts)
+        waiting += (each for each in parts if isinstance(each, dict | list))
+    return count > most
+
+
 class Item(Value):
     """Result of one object of a request."""
 

@@ -8,6 +8,8 @@ from unittest.mock import ANY
 
 import pytest
 
+from combee.gateway.endpoints.commands import MAX_VALUES
+from combee.gateway.endpoints.sessions import SESSIONS
 from combee_schemas.plan import Branch, BranchSettings
 from support.gateway import Asked, asked, publishing, version
 
@@ -44,6 +46,16 @@ async def test_a_person_keeps_what_is_only_proposed() -> None:
         assert not (await done(gateway, "keep", entry_ids=["misc-00001"]))["changed"]
         unknown = await gateway.client.post(f"{PATH}/keep", json={"entry_ids": ["misc-00002"]})
         assert unknown.status_code == 404
+
+
+@pytest.mark.parametrize("path", [f"{PATH}/flush", SESSIONS])
+async def test_a_body_of_too_many_values_is_refused_before_they_are_checked(path: str) -> None:
+    """A name of three bytes that is unknown took eight kilobytes to report."""
+    body = {f"{number:x}": 0 for number in range(MAX_VALUES + 1)}
+    async with asked() as gateway:
+        answer = await gateway.client.post(path, json=body)
+    assert answer.status_code == 413
+    assert "at most 5000 values" in answer.json()["detail"]
 
 
 async def test_a_playbook_is_paused_and_goes_on_over_http() -> None:

@@ -12,6 +12,8 @@ from combee.adapters.memory import MemoryLog
 from combee.adapters.ports import Outgoing, TransientError
 from combee.core.playbook.shown import content_digest
 from combee.gateway.endpoints import publishing
+from combee.gateway.endpoints.publishing import MAX_VALUES
+from combee.gateway.problems import MAX_ERRORS, MAX_NAMED
 from combee_schemas import topics
 from combee_schemas.base import Usage
 from combee_schemas.reflection import LESSON_FIELDS, Reflection
@@ -429,6 +431,35 @@ async def test_a_text_too_large_for_a_record_is_refused_before_any_pattern_sees_
         answer = await gateway.client.post("/v1/reflections", json=large)
         assert answer.status_code == 413
         assert not seen
+
+
+async def test_an_object_of_too_many_values_is_refused_before_they_are_checked() -> None:
+    """Four megabytes of them took a minute and gigabytes of memory."""
+    async with asked() as gateway:
+        answer = await gateway.client.post("/v1/traces", json={**TRACE, "bullet_ids": [0] * (MAX_VALUES + 1)})
+    assert answer.status_code == 413
+    assert f"at most {MAX_VALUES} values" in answer.json()["detail"]
+
+
+async def test_playbooks_that_somebody_invents_are_counted_for_so_many_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(publishing, "MAX_TRACED", 10)
+    async with asked() as gateway:
+        await gateway.client.post(
+            "/v1/traces", json=[{**TRACE, "playbook": f"invented/{n}"} for n in range(30)]
+        )
+        assert list(gateway.context.traced) == [f"invented/{n}" for n in range(20, 30)]
+
+
+async def test_of_very_many_wrong_values_only_the_number_is_told() -> None:
+    async with asked() as gateway:
+        few = await refused(gateway, "/v1/traces", {**TRACE, "bullet_ids": [0] * MAX_NAMED})
+        many = await refused(gateway, "/v1/traces", {**TRACE, "bullet_ids": [0] * (MAX_NAMED + 1)})
+    assert len(few["errors"]) == MAX_ERRORS
+    assert few["errors"][0]["where"] == "bullet_ids.0"
+    (only,) = many["errors"]
+    assert only == {"where": "Trace", "detail": f"{MAX_NAMED + 1} values are wrong, too many to name"}
 
 
 async def test_a_batch_of_many_unknown_fields_compares_few_of_them(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,6 +77,27 @@ async def test_where_there_are_no_keys_a_name_stays_as_it_was_declared(tmp_path:
     assert proven(record) == Source(name="shop")
 
 
+async def test_without_a_key_nobody_takes_or_repeats_an_id_of_a_key_by_claiming_a_proof(
+    tmp_path: Path,
+) -> None:
+    """Else the key's own lesson would be refused as other content, or answered as repeated and never written."""
+    keys = (
+        'anybody = ["reflections:write"]\n'
+        f'[[keys]]\nname = "agents"\nkey = "{WRITER}"\nscopes = ["reflections:write"]\n'
+    )
+    forged: dict[str, Any] = {"source": {"name": "key:agents", "proven": "gateway"}}
+    other, same = {**LESSON, "reflection_id": "r-1"}, {**LESSON, "reflection_id": "r-2"}
+    async with asked(gateway_keys=keys, sources_file=sources_file(tmp_path)) as gateway:
+        for claim in ({**other, **forged, "key_insight": "words of somebody"}, {**same, **forged}):
+            assert (await gateway.client.post("/v1/reflections", json=claim)).status_code == 202
+        for own in (other, same):
+            answer = await gateway.client.post("/v1/reflections", json=own, headers=bearer(WRITER))
+            assert answer.json()["items"][0]["status"] == "accepted"
+        records = await read_all(gateway.log, topics.REFLECTIONS)
+    owners = [source.proven for record in records if (source := proven(record))]
+    assert sorted(owners) == ["", "", "gateway", "gateway"]
+
+
 async def test_two_keys_may_use_one_id_and_each_is_told_of_its_own(tmp_path: Path) -> None:
     known = KnownSources(services=with_secret(SERVICES.encode()))
     scopes = ["reflections:write", "playbooks:read"]

@@ -10,16 +10,25 @@ from typing import Any
 import pytest
 from opentelemetry.exporter.otlp.proto.http import Compression
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTraceServiceRequest,
+    ExportTraceServiceResponse,
+)
+from opentelemetry.proto.trace.v1 import trace_pb2
+from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
 from opentelemetry.trace import Tracer
+from pydantic_core import to_json
 from structlog.testing import capture_logs
 
 from combee.adapters.clock import SystemClock
 from combee.adapters.memory import MemoryLog
 from combee.core.spans import gathering
+from combee.core.spans.gathering import SpanRun
+from combee.core.spans.reading import trace_from
+from combee.gateway import otlp
 from combee.gateway.access.keys import ANYBODY
 from combee.gateway.endpoints import spans
 from combee.gateway.endpoints.spans import Receiver
@@ -238,6 +247,30 @@ async def test_what_is_no_request_is_refused(body: bytes, headers: dict[str, str
         assert answer.status_code == status
 
 
+@pytest.mark.parametrize(
+    ("body", "media"),
+    [
+        (b"\x0a\x00" * (otlp.MAX_SPANS + 1), "application/x-protobuf"),
+        (to_json({"resourceSpans": [{}] * (otlp.MAX_JSON_VALUES + 1)}), "application/json"),
+        (
+            ExportTraceServiceRequest(
+                resource_spans=[
+                    ResourceSpans(scope_spans=[ScopeSpans(spans=[trace_pb2.Span()] * otlp.MAX_SPANS)])
+                ]
+            ).SerializeToString(),
+            "application/x-protobuf",
+        ),
+    ],
+    ids=["resources", "json", "spans"],
+)
+async def test_a_request_of_tiny_parts_is_refused_before_they_are_read(body: bytes, media: str) -> None:
+    """Each takes two bytes there, and hundreds in memory."""
+    async with asked() as gateway:
+        answer = await gateway.client.post(PATH, content=body, headers={"content-type": media})
+    assert answer.status_code == 413
+    assert "at most" in answer.json()["detail"]
+
+
 async def test_an_empty_request_is_a_success_in_its_own_encoding_and_bad_ids_are_told() -> None:
     async with asked(MemoryLog(SystemClock())) as gateway:
         protobuf = {"content-type": "application/x-protobuf"}
@@ -273,6 +306,41 @@ async def test_who_waits_with_too_much_comes_again_later() -> None:
         assert int(refused.headers["retry-after"]) >= 1
         assert (await send(gateway, AGENT)).status_code == 200  # the run is complete: there is room again
         assert (await send(gateway, another)).status_code == 200
+
+
+async def test_half_of_a_surrogate_pair_in_a_message_is_replaced() -> None:
+    """JSON may hold it, and no record can."""
+    half = [{"role": "user\ud83d", "parts": [{"type": "text", "content": "Refund \ud83d?"}]}]
+    call = span(CALL_ID, AGENT_ID, "chat", **{"gen_ai.input.messages": json.dumps(half)})
+    asked_half = [{"role": "user", "parts": [{"type": "text", "content": "Refund \ud83d?"}]}]
+    agent = span(
+        AGENT_ID,
+        "",
+        "invoke_agent",
+        **{"combee.playbook": PLAYBOOK, "gen_ai.input.messages": json.dumps(asked_half)},
+    )
+    async with asked(log := MemoryLog(SystemClock())) as gateway:
+        assert (await send(gateway, call, agent)).status_code == 200
+        (trace,) = await traces(log)
+    assert trace.task == "Refund ??"
+    assert "user?" in trace.trajectory
+
+
+async def test_a_run_that_cannot_be_read_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unreadable(run: SpanRun, playbook: str) -> Trace | None:
+        if run.spans[0].trace_id == TRACE_ID:
+            raise ValueError("no text")
+        return trace_from(run, playbook)
+
+    monkeypatch.setattr(spans, "trace_from", unreadable)
+    other = {**CALL, "traceId": TRACE_ID[::-1]}
+    async with asked(log := MemoryLog(SystemClock()), otlp_playbook=PLAYBOOK, spans_wait_s=0.02) as gateway:
+        with capture_logs() as lines:
+            assert (await send(gateway, CALL, other)).status_code == 200
+            await until(lambda: gateway.context.traced[PLAYBOOK] == 1)
+        assert [line["reason"] for line in lines if line["event"] == "spans_lost"] == ["ValueError: no text"]
+        (trace,) = await traces(log)
+    assert trace.task == "Refund order 7?"
 
 
 async def test_spans_of_a_key_that_is_gone_teach_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

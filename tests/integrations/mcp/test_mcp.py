@@ -12,6 +12,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,9 @@ from mcp import Client, MCPError, StdioServerParameters, types
 from mcp.client.streamable_http import streamable_http_client
 from mcp.server.subscriptions import ResourceUpdated
 
+from combee.adapters.ports import CombeeError, FatalError, TransientError
 from combee.integrations.mcp.server import _News
+from combee.integrations.mcp.serving import check_open
 from support import framing
 
 COMBEE = str(Path(sys.executable).parent / "combee")
@@ -459,6 +462,24 @@ def test_ctrl_c_ends_it_at_once_though_its_input_is_open(learned: Any) -> None:
         assert "serverInfo" in server.stdout.readline()
         server.send_signal(signal.SIGINT)
         assert server.wait(READY_S) == -signal.SIGINT
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [
+        (HTTPStatus.OK, FatalError),
+        (HTTPStatus.FORBIDDEN, FatalError),  # who has no key may write, though not read
+        (HTTPStatus.SERVICE_UNAVAILABLE, TransientError),  # it has just started
+        (HTTPStatus.TOO_MANY_REQUESTS, TransientError),
+    ],
+)
+def test_other_machines_are_served_only_if_the_gateway_refuses_who_has_no_key(
+    status: HTTPStatus, error: type[CombeeError]
+) -> None:
+    with pytest.raises(error, match="keys"):
+        check_open("0.0.0.0", "http://127.0.0.1:8750", status)  # noqa: S104 - it is refused
+    check_open("127.0.0.1", "http://127.0.0.1:8750", status)
+    check_open("0.0.0.0", "http://127.0.0.1:8750", HTTPStatus.UNAUTHORIZED)  # noqa: S104 - it has keys
 
 
 def test_what_cannot_be_served_is_said_with_the_remedy(learned: Any) -> None:

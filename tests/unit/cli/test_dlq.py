@@ -51,6 +51,15 @@ def test_dead_letters_are_listed_newest_first_within_the_limit(site: Deployment)
     assert "2 of 5" in run("dlq", "list", "--limit", "2").stdout
 
 
+@pytest.mark.parametrize("name", ["[/x]", "[link=http://localhost]r-1[/link]", "r-\x1b[2J1"])
+def test_the_list_shows_what_a_producer_called_its_record_as_it_is(site: Deployment, name: str) -> None:
+    """A name that was read as markup ended the verb, so one record hid all dead letters."""
+    bury(site, b"x", f"no {name}", record_id=name)
+    done = run("dlq", "list", "--limit", "2")
+    assert done.exit_code == 0
+    assert name.replace("\x1b", "\N{REPLACEMENT CHARACTER}") in done.stdout
+
+
 def test_a_dead_letter_is_shown_with_its_body(site: Deployment) -> None:
     bury(site, outgoing(reflection(3)).value, record_id="r-3")
     (row,) = run_json("dlq", "list")["dead_letters"]

@@ -8,7 +8,7 @@ import pytest
 from combee.assembly.backends import known_sources
 from combee.assembly.local.admin_key import admin_key
 from combee.assembly.local.keys import with_keys
-from combee.core.names.sources import secret_proof
+from combee.core.names.sources import MAX_KEY_NAME, secret_proof
 from combee.gateway.access.keys import keyring
 from combee.process.settings.loading import load_settings
 from combee_schemas.base import Source
@@ -77,6 +77,26 @@ def test_a_name_is_given_once_and_nobody_s_else(tmp_path: Path) -> None:
         assert refused.exit_code != 0
         assert why in " ".join(refused.stderr.split())
     assert (tmp_path / "data" / "keys.toml").read_text("utf-8") == before
+
+
+def test_a_name_beyond_sixteen_bits_leaves_both_files_readable(tmp_path: Path) -> None:
+    lines("\N{HONEYBEE}")
+    assert lines("\N{HONEYBEE}", "--kafka")[0] == "export COMBEE_SOURCE='\N{HONEYBEE}'"
+    for file, table in (("keys.toml", "keys"), ("sources.toml", "sources")):
+        known = tomllib.loads((tmp_path / "data" / file).read_text("utf-8"))[table]
+        assert [each["name"] for each in known] == ["\N{HONEYBEE}"]
+
+
+def test_a_name_that_a_shell_would_run_is_quoted() -> None:
+    assert lines("$(id)", "--kafka")[0] == "export COMBEE_SOURCE='$(id)'"
+
+
+def test_two_names_of_keys_are_two_sources() -> None:
+    """Cut to the length of a source's name, two long ones would be one."""
+    lines("x" * MAX_KEY_NAME)
+    refused = run("key", "x" * (MAX_KEY_NAME + 1))
+    assert "1 to 76 characters" in " ".join(refused.stderr.split())
+    assert lines("x" * (MAX_KEY_NAME + 1), "--kafka")
 
 
 def test_a_file_that_others_may_write_is_not_believed(tmp_path: Path) -> None:

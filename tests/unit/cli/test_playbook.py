@@ -7,12 +7,14 @@ from contextlib import aclosing
 from typing import Any, cast
 
 import pytest
+from rich.markup import escape
+from rich.table import Table
 
 from combee.adapters.memory import MemoryLog
 from combee.adapters.ports import Log, Record, TransientError
 from combee.cli.playbook.view import diff_lines
 from combee.cli.playbook.watch import new_versions
-from combee.cli.shared.console import clean
+from combee.cli.shared.console import clean, diagnostics, output, print_json
 from combee_schemas import topics
 from combee_schemas.base import Usage
 from combee_schemas.codec import encode
@@ -267,3 +269,17 @@ async def test_watch_misses_and_repeats_nothing_when_the_connection_breaks(
 
 def test_text_of_others_is_printed_without_control_characters() -> None:
     assert clean("a\x1b[1mb\nc\td\u202ee") == "a\ufffd[1mb\nc\td\ufffde"
+
+
+def test_no_verb_prints_a_control_sequence_of_others(capsys: pytest.CaptureFixture[str]) -> None:
+    """An id of a producer could clear the screen on which a person decides about it."""
+    name = "r-\x1b[2J\x9b1A\u202e1"
+    table = Table("id", box=None)
+    table.add_row(escape(name))
+    output().print(f"1 reflections: {name}", markup=False, soft_wrap=True)
+    output().print(table)
+    diagnostics().print(name, markup=False)
+    print_json({"id": name})
+    printed = capsys.readouterr()
+    assert not set("\x1b\x9b\u202e") & set(printed.out + printed.err)
+    assert json.loads(printed.out.splitlines()[-1]) == {"id": name}

@@ -50,6 +50,7 @@ def test_keys_come_from_a_file_too(tmp_path: Path) -> None:
     [
         [],
         [{"name": "a", "key": "too-short", "scopes": ["playbooks:read"]}],
+        [{"name": "a" * 77, "key": WRITER, "scopes": ["playbooks:read"]}],
         [{"name": "a", "key": WRITER, "scopes": ["everything"]}],
         [{"name": "a", "key": WRITER, "scopes": []}],
         [{"name": "a", "key": WRITER, "hash": "sha256:" + "0" * 64, "scopes": ["playbooks:read"]}],

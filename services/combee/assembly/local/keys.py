@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import secrets
+import shlex
 import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -14,7 +15,7 @@ from combee.assembly.local.admin_key import AdminKey
 from combee.assembly.local.stack_file import data_dir
 from combee.process.settings.group import SettingsError
 from combee.process.settings.loading import Settings
-from combee.process.settings.sources import DeclaredSource
+from combee.process.settings.sources import LONGEST_KEY_NAME, LONGEST_NAME, DeclaredSource
 from combee.process.trusted_files import read_trusted
 
 KEY_BYTES = 24
@@ -55,7 +56,7 @@ def new_key(settings: Settings, name: str, *, admin: bool, url: str) -> NewKey:
         If a file cannot be written.
     """
     path, key = keys_path(settings), secrets.token_urlsafe(KEY_BYTES)
-    _check_new(name, (known["name"] for known in _read(path).get("keys", ())), path)
+    _check_new(name, (known["name"] for known in _read(path).get("keys", ())), path, longest=LONGEST_KEY_NAME)
     _with_services_secret(sources_path(settings))
     _append(path, _key_text(name, key, (*AGENT, *(ADMIN if admin else ()))))
     return NewKey(
@@ -79,11 +80,11 @@ def new_secret(settings: Settings, name: str) -> NewKey:
     path, secret = sources_path(settings), secrets.token_urlsafe(KEY_BYTES)
     _check_new(name, (known["name"] for known in _read(path).get("sources", ())), path)
     _with_services_secret(path)
-    _append(path, f'[[sources]]\nname = {json.dumps(name)}\nsecret = "{secret}"\n')
+    _append(path, f'[[sources]]\nname = {_quoted(name)}\nsecret = "{secret}"\n')
     return NewKey(
         name=name,
         path=path,
-        lines=(f"export COMBEE_SOURCE={name}", f"export COMBEE_SOURCE_SECRET={secret}"),
+        lines=(f"export COMBEE_SOURCE={shlex.quote(name)}", f"export COMBEE_SOURCE_SECRET={secret}"),
         reload=_reload("COMBEE_SOURCES_FILE", path, settings.sources.sources_file is not None)
         + "; services read it when they start",
     )
@@ -115,20 +116,26 @@ def _reload(variable: str, path: Path, is_set: bool) -> str:  # noqa: FBT001 - a
 
 
 def _key_text(name: str, key: str, scopes: Iterable[str]) -> str:
-    return f'[[keys]]\nname = {json.dumps(name)}\nhash = "{_hash(key)}"\nscopes = {json.dumps([*scopes])}\n'
+    return f'[[keys]]\nname = {_quoted(name)}\nhash = "{_hash(key)}"\nscopes = {json.dumps([*scopes])}\n'
+
+
+def _quoted(name: str) -> str:
+    """Return a name as a TOML string; JSON's escapes beyond 16 bits are none of TOML."""
+    return json.dumps(name, ensure_ascii=False)
 
 
 def _hash(key: str) -> str:
     return f"sha256:{hashlib.sha256(key.encode()).hexdigest()}"
 
 
-def _check_new(name: str, known: Iterable[str], path: Path) -> None:
+def _check_new(name: str, known: Iterable[str], path: Path, *, longest: int = LONGEST_NAME) -> None:
+    complaint = f"{name!r} is not the name of a source: 1 to {longest} characters, none reserved"
     try:
         DeclaredSource(name=name, secret="x" * KEY_BYTES)
     except ValueError as error:
-        raise SettingsError(
-            f"{name!r} is not the name of a source: 1 to 80 characters, none reserved"
-        ) from error
+        raise SettingsError(complaint) from error
+    if len(name) > longest:
+        raise SettingsError(complaint)
     if not name.isprintable() or " " in name:
         raise SettingsError(f"{name!r} is not the name of a source: it has spaces or unseen characters")
     if name in set(known):

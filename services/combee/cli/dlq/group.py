@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from combee.adapters.clock import moment
 from combee.adapters.ports import FatalError
@@ -69,7 +70,8 @@ def _print(rows: list[LetterReport], *, everything: bool) -> None:
     table = Table(*names, box=None)
     for row in rows:
         known = (row.id, moment(row.at_ms), row.state, row.service, row.origin.text)
-        theirs = map(clean, (row.record_id, row.playbook, row.reason))
+        # As text: brackets in a plain cell would be read as markup, and could be wrong as such.
+        theirs = (Text(clean(part)) for part in (row.record_id, row.playbook, row.reason))
         table.add_row(*known, str(row.attempts), *theirs)
     nothing = "no dead letters" if everything else "no open dead letters"
     output().print(table if rows else nothing)

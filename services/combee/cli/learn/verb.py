@@ -15,7 +15,7 @@ from combee.assembly.local.preflight import model_flag, uses_stand_in
 from combee.cli.learn.run import LearnOptions, learn_items
 from combee.cli.learn.trajectories import FORMATS, read_folder
 from combee.cli.playbook.files import playbook_text, read_text, save
-from combee.cli.shared.console import REJECTED, USAGE, clean, failure, remark
+from combee.cli.shared.console import REJECTED, USAGE, clean, diagnostics, failure, remark
 from combee.cli.shared.options import (
     BaseUrl,
     DeclaredSource,
@@ -128,7 +128,7 @@ def learn(
         workers=running.workers if running else {},
         stall_s=stall_timeout,
     )
-    err = Console(stderr=True)
+    err = diagnostics()
     name, unit = ("standard input" if file == "-" else file), ("runs" if from_ else "lines")
     items: Sequence[Item]
     items, rejected = (
@@ -195,7 +195,7 @@ def _print(
         return
     if out is None:
         typer.echo(text, nl=False)
-    console = Console(stderr=True, highlight=False)
+    console = diagnostics()
     console.print(_summary(report, playbook), soft_wrap=True)
     audit = Audit.model_validate(report["audit"])
     if audit.reflections:

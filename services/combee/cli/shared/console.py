@@ -4,6 +4,7 @@ Exit codes: 0 good, 1 failed or violated, 2 usage or settings, 3 some input was 
 """
 
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from rich.console import Console
 from rich.measure import Measurement
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
 from combee.core.text.forms import ZWJ, ZWNJ
 from combee_schemas.errors import ConfigurationError
@@ -23,11 +25,22 @@ WIDTH_OF_PIPES = 160
 WIDEST = 1000
 COLUMNS = (TextColumn("{task.description:>16}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
 
+UNSEEN = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+"""Control characters that JSON may hold as they are, in ids and texts of others."""
+
+
+class CleanConsole(Console):
+    """A console that removes terminal control sequences from plain text, also in the cells of tables."""
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """Return plain text as it is printed."""
+        return super().render_str(clean(text), **options)
+
 
 def output() -> Console:
     """Return the console for results people read."""
     width = None if sys.stdout.isatty() else WIDTH_OF_PIPES
-    return Console(highlight=False, width=width)
+    return CleanConsole(highlight=False, width=width)
 
 
 def print_whole(table: Table) -> None:
@@ -40,7 +53,7 @@ def print_whole(table: Table) -> None:
 
 def diagnostics() -> Console:
     """Return the console for progress and remarks."""
-    return Console(stderr=True, highlight=False)
+    return CleanConsole(stderr=True, highlight=False)
 
 
 def remark(text: str) -> None:
@@ -50,7 +63,8 @@ def remark(text: str) -> None:
 
 def print_json(value: object) -> None:
     """Print one JSON document in one line; it may hold reports."""
-    typer.echo(json.dumps(value, ensure_ascii=False, default=_plain))
+    text = json.dumps(value, ensure_ascii=False, default=_plain)
+    typer.echo(UNSEEN.sub(lambda match: f"\\u{ord(match[0]):04x}", text))
 
 
 def _plain(report: Any) -> object:

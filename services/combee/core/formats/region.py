@@ -4,7 +4,7 @@ import json
 import re
 
 from combee.core.formats.files import write_playbook
-from combee.core.formats.skill import FENCE, SKILL_NAME, skill_name
+from combee.core.formats.skill import FENCE, SKILL_NAME, skill_name, without_commands
 from combee.core.text.prompt import INTRODUCTION
 from combee_schemas.playbook import Playbook
 
@@ -30,7 +30,7 @@ def region_text(playbook: Playbook) -> str:
         entry.model_copy(update={"content": _closed(entry.content)}) for entry in playbook.entries
     )
     text = write_playbook(playbook.model_copy(update={"entries": entries}), "md")
-    return f"{INTRODUCTION}\n\n{IMPORT.sub('&#64;', COMMENT.sub('&lt;', text))}"
+    return f"{INTRODUCTION}\n\n{without_commands(IMPORT.sub('&#64;', COMMENT.sub('&lt;', text)))}"
 
 
 def _closed(content: str) -> str:

@@ -11,6 +11,9 @@ FRONT = re.compile(rf"\ufeff?{FENCE}[ \t]*(\r\n|\r|\n).*?(\r\n|\r|\n){FENCE}[ \t
 MAX_NAME_CHARS = 64
 SKILL_NAME = re.compile(rf"(?=.{{1,{MAX_NAME_CHARS}}}$)[a-z0-9]+(-[a-z0-9]+)*")
 """Names of skills that the agents which read them accept."""
+COMMAND = re.compile(r"!(?=`)|(?<=```)!")
+"""Matches the mark of a command that coding agents run when they read a skill: in a line or in a block of code."""
+ESCAPE = re.compile(r"&(?P<escaped>amp;)?(?P<rest>(?:amp;)*#33;)")
 
 
 def skill_name(name: str) -> str:
@@ -28,7 +31,17 @@ def skill_text(playbook: Playbook) -> str:
         f"  playbook: {json.dumps(playbook.name)}",
         f'  version: "{playbook.version}"',
     )
-    return "\n".join((FENCE, *front, FENCE, "", markdown_text(playbook)))
+    return "\n".join((FENCE, *front, FENCE, "", without_commands(markdown_text(playbook))))
+
+
+def without_commands(text: str) -> str:
+    """Return a playbook's text, which agents wrote, with no command that would run where it is read."""
+    return COMMAND.sub("&#33;", ESCAPE.sub(r"&amp;\g<escaped>\g<rest>", text))
+
+
+def with_commands(text: str) -> str:
+    """Return the text from which ``without_commands`` made this one."""
+    return ESCAPE.sub(lambda match: f"&{match['rest']}" if match["escaped"] else "!", text)
 
 
 def is_skill(source: str) -> bool:
@@ -37,8 +50,8 @@ def is_skill(source: str) -> bool:
 
 
 def without_front(source: str) -> str:
-    """Return a skill's text with empty lines in place of the front matter, so that line numbers stay."""
+    """Return the playbook's text in a skill; empty lines replace the front matter, so that line numbers stay."""
     front = FRONT.match(source)
     if front is None:
-        return source
-    return "\n" * len(front[0].splitlines()) + source[front.end() :]
+        return with_commands(source)
+    return "\n" * len(front[0].splitlines()) + with_commands(source[front.end() :])

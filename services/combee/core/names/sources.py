@@ -26,6 +26,8 @@ GATEWAY_KEY = "key:"
 SECRET, KEY, SERVICES = "hmac-sha256", "ed25519", "services"
 """Schemes of the proof header: a source's secret, its private key, or the services' secret."""
 MAX_NAME = 80
+MAX_KEY_NAME = MAX_NAME - len(GATEWAY_KEY)
+"""Maximum length of a gateway key's name: cut short, two keys would be one source."""
 
 Header = tuple[str, bytes]
 Check = Callable[[bytes, bytes], bool]
@@ -118,7 +120,7 @@ def _scheme_and_signature(sent_proof: bytes) -> tuple[str, bytes]:
 
 def gateway_source(key: str, *, proven: bool) -> Source:
     """Return the source of a request with a gateway's key, whatever its sender claims."""
-    return Source(name=f"{GATEWAY_KEY}{key}"[:MAX_NAME], proven="gateway" if proven else "")
+    return Source(name=f"{GATEWAY_KEY}{key}", proven="gateway" if proven else "")
 
 
 Sourced = TypeVar("Sourced", bound=Published)

@@ -16,6 +16,9 @@ AT_THE_DOOR_S, IN_BATCHES_S = 1.0, 600.0
 """Seconds of a tenant's rate that may arrive at once: at intake, and when batches are cut, because a tenant within
 its rate has windows that fill for a while and close together."""
 
+MAX_IDLE = 10_000
+"""Number of tenants from which on idle ones are forgotten: anybody can invent a name."""
+
 
 def tenant_of(line: str) -> str:
     """Return the tenant of a playbook or branch."""
@@ -55,6 +58,7 @@ class Tenants:
         self._limits = limits
         self._burst_s = burst_s
         self._uses: dict[str, _Use] = {}
+        self._forget_at = MAX_IDLE
 
     @classmethod
     def of(cls, limits: Mapping[str, Limits], playbooks: Iterable[Playbook]) -> "Tenants":
@@ -109,3 +113,11 @@ class Tenants:
         if rate is not None:
             use = self._uses.setdefault(tenant, _Use())
             use.due_s = max(use.due_s, now_s) + reflections / rate
+            if len(self._uses) >= self._forget_at:
+                self._uses = {name: use for name, use in self._uses.items() if use.spent or use.due_s > now_s}
+                self._forget_at = max(MAX_IDLE, 2 * len(self._uses))
+
+    @property
+    def known(self) -> int:
+        """The number of tenants whose usage is known."""
+        return len(self._uses)

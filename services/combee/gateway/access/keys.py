@@ -25,6 +25,7 @@ from pydantic import (
 
 from combee.adapters.ports import ConfigurationError
 from combee.core.formats.files import is_name
+from combee.core.names.sources import MAX_KEY_NAME
 from combee.process.settings.gateway import GatewaySettings
 from combee.process.settings.group import SettingsError
 from combee.process.trusted_files import read_trusted
@@ -56,7 +57,7 @@ class _Key(BaseModel):
 
     model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
-    name: str = Field(min_length=1, max_length=100)
+    name: str = Field(min_length=1, max_length=MAX_KEY_NAME)
     key: SecretStr | None = Field(None, min_length=SHORTEST)
     hash: str | None = Field(None, pattern=f"^{HASH.pattern}$")
     scopes: frozenset[Scope] = Field(min_length=1)

@@ -40,7 +40,7 @@ from combee.gateway.endpoints.bodies import (
 from combee.gateway.names import Name
 from combee.gateway.problems import BODY, Refusal, problems, unavailable
 from combee.gateway.store import commands_of
-from combee.gateway.values import Sent
+from combee.gateway.values import Sent, has_more_values
 from combee.log.commands.playbook import Commands, Effect, PreparedCommand
 from combee.process.settings.gateway import listed
 from combee_schemas.base import playbook_of
@@ -51,6 +51,9 @@ STATUSES: Mapping[Reason, HTTPStatus] = {
     "conflict": HTTPStatus.CONFLICT,
     "too_large": HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
 }
+
+MAX_VALUES = 5_000
+"""Maximum number of values in a body: twice what the longest command needs; a wrong one costs kilobytes to name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,13 +239,15 @@ class Endpoints:
         return Refusal(STATUSES[error.reason], str(error))
 
 
-def from_its_own_page(context: Context) -> Callable[[Request], None]:
-    """Return a dependency that refuses pages of other origins, unless CORS allows the origin."""
+def from_its_own_page(context: Context) -> Callable[[Request], Awaitable[None]]:
+    """Return a dependency that refuses pages of other origins, unless CORS allows the origin, and too many values."""
     origins = listed(context.settings.gateway.gateway_cors_origins)
 
-    def check(request: Request) -> None:
+    async def check(request: Request) -> None:
         check_json(request.headers)
         check_origin(request.headers, origins)
+        if await request.body() and has_more_values(await request.json(), MAX_VALUES):
+            raise Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a command has at most {MAX_VALUES} values")
 
     return check
 

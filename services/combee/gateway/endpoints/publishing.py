@@ -21,7 +21,7 @@ from combee.gateway.access.access import JSON, allowed, check_json
 from combee.gateway.access.keys import Caller
 from combee.gateway.context import Context
 from combee.gateway.problems import BODY, Refusal, Wrong, busy, invalid, problems, unknowns, wrongs
-from combee.gateway.values import Item, Receipt, whole
+from combee.gateway.values import Item, Receipt, has_more_values, whole
 from combee.process.worker.provenance import Provenance
 from combee_schemas import topics
 from combee_schemas.base import Usage, playbook_of
@@ -37,6 +37,11 @@ JSON_LINES = (
 )
 MAX_COMPARED = 10
 """Maximum number of refused objects per batch whose unknown fields are compared with the known ones."""
+MAX_VALUES = 50_000
+"""Maximum number of values in one object: twice what the entries of the largest playbook need. Each value costs many
+times its bytes to check."""
+MAX_TRACED = 10_000
+"""Maximum number of playbooks whose traces are counted: anybody can invent a name."""
 REMEMBERED = 50_000
 """Number of acknowledged ids kept to recognise repeats; the services recognise older repeats."""
 Place = tuple[str, str, str]
@@ -135,7 +140,7 @@ class Publishing:
 
     def _objects(self, body: bytes) -> tuple[list[Any], bool]:
         try:
-            value = whole(from_json(body, allow_inf_nan=False))
+            value = from_json(body, allow_inf_nan=False)
         except ValueError as error:
             why = JSON_LINES if _is_json_lines(body) else f"not JSON: {error}"
             raise Refusal(HTTPStatus.UNPROCESSABLE_ENTITY, why) from error
@@ -149,6 +154,7 @@ class Publishing:
         """Return one object as a message that fits a record, or its refusal."""
         if refusal := _unfit(kind, given):
             return refusal
+        given = whole(given)
         what, unknown = (
             f"not a {kind.topic.message.type}",
             unknowns(kind.topic.message, given, are_compared=are_compared),
@@ -180,8 +186,11 @@ class Publishing:
         return message.model_copy(update={"usage": Usage()}) if isinstance(message, Reflection) else message
 
     def _completed(self, message: Published, caller: Caller) -> Published:
-        """Return a message with its arrival time, and an outcome also with its caller."""
+        """Return a message with its arrival time, an outcome also with its caller."""
         known: dict[str, object] = {}
+        if message.source and message.source.proven and not caller.has_key:
+            # A claim proves nothing, so it must not take the ids of a source that is proven.
+            known["source"] = message.source.model_copy(update={"proven": ""})
         if not message.created_at_ms:
             known["created_at_ms"] = self._context.clock.now_ms()
         if isinstance(message, Outcome) and not message.caller and caller.has_key:
@@ -267,12 +276,14 @@ class Publishing:
 
     def _note(self, messages: Sequence[Published], offsets: Sequence[int]) -> None:
         """Add messages to the live view before it reads them, so that the next request sees them."""
-        now_ms = self._context.clock.now_ms()
+        now_ms, traced = self._context.clock.now_ms(), self._context.traced
         for message, offset in zip(messages, offsets, strict=True):
             if isinstance(message, Reflection):
                 self._context.live.acknowledged(message.playbook, offset, now_ms)
             elif isinstance(message, Trace):
-                self._context.traced[message.playbook] += 1
+                traced[message.playbook] += 1
+                if len(traced) > MAX_TRACED:
+                    del traced[next(iter(traced))]
 
     def _item(
         self, kind: Kind, index: int, message: Published | Refusal, repeated: Mapping[Place, bool]
@@ -316,6 +327,9 @@ def _unfit(kind: Kind, given: Any) -> Refusal | None:
     if not isinstance(given, dict):
         return Refusal(HTTPStatus.UNPROCESSABLE_ENTITY, "expected an object")
     message = kind.topic.message
+    if has_more_values(given, MAX_VALUES):
+        detail = f"a {message.type} has at most {MAX_VALUES} values; shorten its lists"
+        return Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, detail)
     if _characters(given) > message.max_bytes:
         detail = f"a {message.type} has at most {message.max_bytes} bytes; shorten it"
         return Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, detail)

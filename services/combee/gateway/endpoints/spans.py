@@ -117,6 +117,10 @@ class Receiver:
             rejected = await self._publish(group)
         except (TransientError, TimeoutError, Refusal):
             return  # tried again a second later
+        except Exception as error:  # noqa: BLE001 - the runs of other keys wait behind this one
+            logger.error("spans_lost", spans=len(group.spans), reason=f"{type(error).__name__}: {error}")
+            self._gathering.forget(group)
+            return
         if rejected:
             logger.warning("spans_rejected", spans=rejected.total(), reasons=sorted(rejected))
 

@@ -15,7 +15,7 @@ from mcp.server.stdio import stdio_server
 from mcp.server.transport_security import TransportSecuritySettings
 
 from combee.adapters.http.queries import GatewayQueries
-from combee.adapters.ports import CombeeError, FatalError
+from combee.adapters.ports import CombeeError, FatalError, TransientError
 from combee.integrations.mcp.deployment import Deployment, GatewayDeployment, key_of
 from combee.integrations.mcp.server import PlaybookServer
 from combee.process.server import STOP_WITHIN_S, FramedProtocol, Server, bind, is_loopback
@@ -90,22 +90,29 @@ async def serve_http(
 
 
 def check_open(host: str, gateway: str, status: HTTPStatus) -> None:
-    """Refuse to serve other machines for a gateway without keys, which itself serves only loopback.
+    """Refuse other machines unless the gateway refuses callers without a key, whom it serves on loopback only.
+
+    ``status``: its answer to such a caller.
 
     Raises
     ------
     FatalError
-        If the address is not on loopback.
+        If the address is not on loopback, and the gateway admits such callers or is not ready to answer.
     """
     try:
         is_open = not is_loopback(host)
     except ValueError as error:
         raise FatalError(f"--host is {host!r}: give an address, or localhost") from error
-    if is_open and status == HTTPStatus.OK:
+    if not is_open or status == HTTPStatus.UNAUTHORIZED:
+        return
+    if status in {HTTPStatus.OK, HTTPStatus.FORBIDDEN}:
         raise FatalError(
             f"the gateway {gateway} needs no keys, and every client that reaches {host} would have access: listen on"
             " 127.0.0.1, or give the gateway keys (docs/guide/http.md)"
         )
+    raise TransientError(
+        f"the gateway {gateway} does not say yet whether it needs keys (status {status.value})"
+    )
 
 
 def _in_url(host: str) -> str:

@@ -8,13 +8,15 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 
-from combee.core.names.sources import GATEWAY_KEY, MAX_NAME, UNPROVEN, Signer
+from combee.core.names.sources import GATEWAY_KEY, MAX_KEY_NAME, MAX_NAME, UNPROVEN, Signer
 from combee.process.settings.group import SettingsError, SettingsGroup
 from combee.process.trusted_files import read_trusted
 
 VARIABLE = "COMBEE_SOURCES_FILE"
 SHORTEST = 16
 KEY_BYTES = 32
+LONGEST_NAME, LONGEST_KEY_NAME = MAX_NAME, MAX_KEY_NAME
+"""Maximum lengths of the names of a declared source and of a gateway's key."""
 
 
 def _declared(name: str) -> str:

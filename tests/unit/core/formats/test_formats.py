@@ -41,6 +41,8 @@ TRICKY_LINES = st.sampled_from(
         "    indented",
         "a\u2028b\x0cc",
         "```python",
+        "```!",
+        "x !`id` &#33;` &amp;#33;`",
     ]
 )
 CONTENTS = st.one_of(
@@ -225,6 +227,18 @@ def test_a_skill_s_front_matter_says_what_it_is() -> None:
     assert text.startswith('---\nname: support-refunds-eu\ndescription: "support/Refunds_EU: 1 lessons')
     assert read_playbook(text, "skill", name="other").name == "support/Refunds_EU"
     assert read_playbook(text, "skill", name="other").version == 7
+
+
+@pytest.mark.parametrize(
+    "content", ["!`id`", "Now: !`id`", "a\n```!\nid\n```", "a\n````!\nid\n````", "&#33;`id`"]
+)
+def test_a_skill_holds_no_command_that_an_agent_would_run_and_reads_back_as_it_was(content: str) -> None:
+    entry = Entry(id="x!", section="A", content=content)
+    playbook = Playbook(name="a/b", version=1, sections=("A",), entries=(entry,))
+    text = write_playbook(playbook, "skill")
+    assert "!`" not in text
+    assert "```!" not in text
+    assert read_playbook(text, "skill", name="a/b").entries == (entry,)
 
 
 def test_a_markdown_title_names_the_playbook() -> None:

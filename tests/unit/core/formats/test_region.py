@@ -122,6 +122,15 @@ def test_no_text_of_a_playbook_names_a_file_that_is_read_in_its_place(text: str)
     assert b"&#64;" in region
 
 
+@each_row("text", ["!`id`", "Now: !`id`", "run:\n```!\nid\n```", "run:\n````!\nid", "```!\nid\n```"])
+def test_no_entry_runs_a_command_where_a_skill_is_read(text: str) -> None:
+    """Coding agents run them before they read the rest, and ask nobody if the skill is allowed to."""
+    _, region, _ = halves(updated(b"", saying(text)))
+    assert b"!`" not in region
+    assert b"```!" not in region
+    assert b"&#33;" in region
+
+
 def test_an_address_of_e_mail_is_no_file() -> None:
     assert b"Write to jane@example.com." in updated(b"", saying("Write to jane@example.com."))
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from combee.core.names import tenants as names_of_tenants
 from combee.core.names.tenants import IN_BATCHES_S, Limits, Tenants, tenant_of
 from combee.process.settings.group import SettingsError
 from combee.process.settings.loading import load_settings
@@ -62,6 +63,16 @@ def test_a_rate_admits_what_comes_at_once_and_then_nothing_until_it_is_through()
     assert tenants.wait_s("support", 100.0) == pytest.approx(9)
     assert tenants.wait_s("sales", 100.0) == 0
     assert tenants.wait_s("support", 109.5) == 0
+
+
+def test_invented_tenants_are_forgotten_once_their_rate_is_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(names_of_tenants, "MAX_IDLE", 10)
+    tenants = Tenants({"*": Limits(reflections_per_second=1)})
+    tenants.admit("busy", 1_000, 0.0)
+    for number in range(100):
+        tenants.admit(f"invented-{number}", 1, 10.0 * number)
+    assert tenants.known <= 10
+    assert tenants.wait_s("busy", 500.0) > 0
 
 
 def test_windows_that_close_together_of_a_tenant_that_keeps_to_its_rate_are_not_held() -> None:

@@ -119,6 +119,37 @@ def test_an_import_that_says_the_same_is_none() -> None:
     assert '"by_hand": true' in write_playbook(book, "json")
 
 
+def test_what_a_file_claims_of_a_proposed_entry_is_forgotten_and_what_the_playbook_knows_stays() -> None:
+    """Nobody sees it in the file; else the next batch showed it, and removed what a person stands behind."""
+    claims: dict[str, Any] = {
+        "state": "proposed",
+        "sources": ("a", "b", "c", "d"),
+        "support": ("r-1", "r-2", "r-3", "r-4"),
+        "replaces": (ID,),
+        "rivals": (ID,),
+    }
+    hidden = entry("calc-00002", "Refund nothing").model_copy(update=claims)
+    book = imported(RULE)
+    given = book.model_copy(update={"entries": (*book.entries, hidden)})
+
+    sent = commands.import_(book, given, "json", None)
+    assert sent is not None
+    made = only(after_command(sent, book), hidden.id)
+    assert (made.state, made.sources, made.support, made.replaces, made.rivals) == (
+        "proposed",
+        (),
+        (),
+        (),
+        (),
+    )
+
+    other = given.model_copy(update={"entries": (*given.entries, entry("calc-00003", "Ask first"))})
+    again = commands.import_(given, other, "json", None)
+    assert again is not None
+    kept = only(after_command(again, given), hidden.id)
+    assert {name: getattr(kept, name) for name in claims} == claims
+
+
 def test_what_a_replay_begins_with_is_as_it_was() -> None:
     one = learned(empty("p"), [op(ADD, RULE, evidence=("r-1",))], [seen(1, "shop")])
     copied = commands.import_(empty("p"), one, "json", None, by_hand=False)

@@ -54,7 +54,7 @@ def trace_of(
     """Return a run as a trace with texts of at most ``trace_bytes``; the same content has the same id.
 
     ``source``: the format's name; ``place``: the run's path below the given folder; ``redact``: applied to every text
-    before it is cut.
+    before it is cut. JSON may hold halves of surrogate pairs, which no record can: they are replaced.
     """
     share = trace_bytes // 8
     task, answer = cut(redact(run.task), share), cut(redact(run.answer), share)
@@ -63,22 +63,29 @@ def trace_of(
     trajectory = condensed(steps, trace_bytes - size(task) - size(answer) - size(feedback))
     original = sum(size(step.text) for step in steps)
     fields: dict[str, Any] = {
-        "task": task,
-        "trajectory": trajectory,
-        "answer": answer,
-        "feedback": feedback,
+        "task": _writable(task),
+        "trajectory": _writable(trajectory),
+        "answer": _writable(answer),
+        "feedback": _writable(feedback),
         "success": run.success,
-        "score": dict(run.score),
+        "score": {_writable(name): value for name, value in run.score.items()},
     }
     return Trace(
         trace_id=content_id("t", playbook, json.dumps(fields, sort_keys=True, ensure_ascii=False)),
         playbook=playbook,
-        agent=run.agent,
+        agent=_writable(run.agent),
         source=Source(name=source),
-        metadata={"path": redact(cut_end(place, PATH_BYTES)), **run.metadata},
+        metadata={
+            name: _writable(text)
+            for name, text in {"path": redact(cut_end(place, PATH_BYTES)), **run.metadata}.items()
+        },
         original_bytes=original if original > size(trajectory) else None,
         **fields,
     )
+
+
+def _writable(text: str) -> str:
+    return text.encode(errors="replace").decode()
 
 
 # ---- shared by the readers
