@@ -158,7 +158,9 @@ def test_sigterm_during_the_wait_ends_it_at_once(volume: Path, waits_for: str) -
         assert f"({SESSION_AND_MARGIN_S} s)" in process.stderr.readline()
         if waits_for == "session":
             children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
-            wait_until(lambda: _runs(children, f"sleep\0{SESSION_AND_MARGIN_S}"), 10, "the wait for the session")
+            wait_until(
+                lambda: _runs(children, f"sleep\0{SESSION_AND_MARGIN_S}"), 10, "the wait for the session"
+            )
         began = time.monotonic()
         process.terminate()
 
