@@ -24,6 +24,8 @@ CREATE_TIMEOUT_MS = 10_000
 DELETE_TIMEOUT_MS = 10_000
 CONFIGURE_TIMEOUT_S = 30.0
 LOOK_AGAIN_S = 0.2
+KNOWN_S = 10.0
+"""Seconds in which every broker of a cluster learns of a new topic."""
 READY_S = 2.0
 """Seconds in which a broker that is ready answers a request."""
 SET_ON_TOPIC = 1
@@ -133,13 +135,26 @@ class KafkaAdmin:
     async def _configs(
         self, client: Any, names: list[str], *, only_own: bool = False
     ) -> dict[str, dict[str, str]]:
-        """Return the configuration of topics by their whole names; ``only_own``: values set on the topic itself."""
+        """Return the configuration of topics by their whole names; ``only_own``: values set on the topic itself.
+
+        A broker that lags behind the others does not know a new topic yet, and is asked again. What is read here is
+        written back whole: taken for a topic without configuration, it would lose its own.
+        """
         if not names:
             return {}
         resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in names]
-        answers = await client.describe_configs(resources)
-        described = [resource for answer in answers for resource in answer.resources]
-        self._refuse("DescribeConfigs", [name for code, _, _, name, _ in described if is_denied(code)])
+        until = monotonic() + KNOWN_S
+        while True:
+            answers = await client.describe_configs(resources)
+            described = [resource for answer in answers for resource in answer.resources]
+            self._refuse("DescribeConfigs", [name for code, _, _, name, _ in described if is_denied(code)])
+            wrong = [(code, name) for code, _, _, name, _ in described if code]
+            if not wrong:
+                break
+            code, name = wrong[0]
+            if code != UNKNOWN_TOPIC or monotonic() >= until:
+                raise for_code(code)(f"the configuration of {name}")
+            await asyncio.sleep(LOOK_AGAIN_S)
         return {
             name: {str(item[0]): str(item[1]) for item in items if not only_own or item[3] == SET_ON_TOPIC}
             for _, _, _, name, items in described

@@ -1,10 +1,12 @@
 """What the administration makes of a broker's answers."""
 
 from collections.abc import Sequence
+from math import inf
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from aiokafka.admin.config_resource import ConfigResource
 from aiokafka.errors import (
     GroupAuthorizationFailedError,
     GroupCoordinatorNotAvailableError,
@@ -17,6 +19,7 @@ from aiokafka.protocol.metadata import MetadataRequest, MetadataRequest_v5, Meta
 from combee.adapters.kafka import admin
 from combee.adapters.kafka.connection import Connection
 from combee.adapters.ports import ConfigurationError, TransientError
+from combee_schemas.topics import BROKERS_TIME
 
 MEMBER = ("member-1",)
 
@@ -99,3 +102,46 @@ async def test_asking_for_a_topic_creates_none_and_tells_denied_from_missing(
     client = Topicless(TopicAuthorizationFailedError.errno)
     with pytest.raises(ConfigurationError, match=r"Describe on topic t\.restoring"):
         await subject.has("restoring")
+
+
+class Lagging:
+    """A client of aiokafka whose broker learns of a topic, and of its configuration, after some requests."""
+
+    def __init__(self, requests: float) -> None:
+        self._unknown = requests
+        self.config = {"retention.ms": "2592000000"}
+
+    async def start(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    async def describe_configs(self, resources: Sequence[ConfigResource]) -> list[Any]:
+        self._unknown -= 1
+        code = UnknownTopicOrPartitionError.errno if self._unknown >= 0 else 0
+        items = [] if code else [(name, value, False, 1) for name, value in self.config.items()]
+        return [SimpleNamespace(resources=[(code, "", 2, one.name, items) for one in resources])]
+
+    async def alter_configs(self, resources: Sequence[ConfigResource]) -> list[Any]:
+        """Replace the whole configuration, as Kafka does."""
+        (self.config,) = (dict(one.configs) for one in resources)
+        return [SimpleNamespace(resources=[(0, "", 2, one.name) for one in resources])]
+
+
+async def test_a_topic_that_a_lagging_broker_does_not_know_yet_keeps_its_configuration(
+    monkeypatch: pytest.MonkeyPatch, subject: admin.KafkaAdmin
+) -> None:
+    client = Lagging(2)
+    monkeypatch.setattr(admin, "AIOKafkaAdminClient", lambda **_: client)
+    await subject.configure({"reflections": BROKERS_TIME})
+    assert client.config == {"retention.ms": "2592000000", **BROKERS_TIME}
+
+
+async def test_a_topic_that_a_broker_never_learns_of_gets_no_configuration(
+    monkeypatch: pytest.MonkeyPatch, subject: admin.KafkaAdmin
+) -> None:
+    monkeypatch.setattr(admin, "KNOWN_S", 0.05)
+    client = Lagging(inf)
+    monkeypatch.setattr(admin, "AIOKafkaAdminClient", lambda **_: client)
+    with pytest.raises(TransientError, match=r"t\.reflections"):
+        await subject.configure({"reflections": BROKERS_TIME})
+    assert client.config == {"retention.ms": "2592000000"}
