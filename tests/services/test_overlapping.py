@@ -175,6 +175,10 @@ async def wait_out(deployment: Deployment, seconds: int) -> None:
         await deployment.log.produce(outgoing(sign))
         deployment.advance(30)
         await deployment.shuffler.turn()
+        # A root is checked in a thread, which this clock does not wait for.
+        await deployment.until(
+            lambda: len(versions(deployment.log, "a")) == len(batches(deployment.log, "a"))
+        )
 
 
 async def test_a_batch_that_is_given_up_frees_those_behind_it_and_they_are_whole() -> None:
