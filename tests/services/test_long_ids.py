@@ -26,7 +26,7 @@ async def learned(deployment: Deployment, count: int) -> None:
         deployment.advance(1)
         return ledger.applied(deployment.log) >= count and not ledger.behind(deployment.log)
 
-    await deployment.until(done)
+    await deployment.until(done, timeout_s=60)
 
 
 async def test_a_storm_of_repeats_with_long_ids_leaves_a_manifest_that_can_be_written() -> None:
