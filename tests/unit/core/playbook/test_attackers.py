@@ -12,6 +12,7 @@ import pytest
 
 from combee.core.methods.checking import Checked
 from combee.core.playbook import trust, versions
+from combee.core.playbook.budget import shown_tokens
 from combee.core.playbook.operations import lesson_of, read_operations
 from combee.core.playbook.results.clusters import mostly_harmful
 from combee.core.playbook.results.coverage import Coverage, Lesson
@@ -351,6 +352,27 @@ def test_who_praises_its_own_in_every_batch_has_one_word_for_it(praised: str) ->
     teaching.say(OTHER, "a", harmful=[victim])
     teaching.learn(op("REMOVE", "", victim))
     assert VICTIM not in teaching.shown()
+
+
+@pytest.mark.parametrize("tags", ["harmful", "helpful"])
+def test_who_tags_in_every_batch_does_not_choose_which_of_equally_supported_entries_is_evicted(
+    tags: str,
+) -> None:
+    teaching = knowing(TEAM, GREETING)
+    teaching.say(VICTIM, "a")
+    teaching.say(OTHER, "a")
+    teaching.learn()
+    kept, evicted = map(teaching.id_of, (VICTIM, OTHER))
+    teaching.say(GREETING, "ab", helpful=[kept])
+    for _ in range(4):
+        teaching.learn()
+        teaching.say(GREETING, "x", **{tags: [kept if tags == "harmful" else evicted]})
+    teaching.learn()
+    teaching.budget = sum(shown_tokens(teaching.playbook).values())
+    teaching.say("Confirm the postal address", "abcd")
+    teaching.learn()
+    assert VICTIM in teaching.shown()
+    assert OTHER not in teaching.shown()
 
 
 # ---- what waits
