@@ -272,10 +272,18 @@ def _crowded_out(
 
 
 def _use(entry: Entry, *, several: bool) -> tuple[int | str, ...]:
-    """Return how useful an entry is; of ``several`` sources each has one word on it, however often it tags."""
-    if several:
-        balance = len(counting(entry.helped, entry)) - len(counting(entry.harmed, entry))
-    else:
-        balance = entry.helpful - entry.harmful
+    """Return how useful an entry is."""
     evidence = entry.evidence_count if entry.is_active else len(entry.support)
-    return balance, evidence, entry.updated_version, entry.id
+    return balance(entry, several=several), evidence, entry.updated_version, entry.id
+
+
+def has_several(playbook: Playbook) -> bool:
+    """Return whether several sources teach a playbook, and each has one word on an entry; in a lab all tags count."""
+    return playbook.trust != "lab" and len(playbook.taught_by) > 1
+
+
+def balance(entry: Entry, *, several: bool) -> int:
+    """Return how much more an entry helped than harmed: of ``several`` sources by their words, else by counters."""
+    if not several:
+        return entry.helpful - entry.harmful
+    return len(counting(entry.helped, entry)) - len(counting(entry.harmed, entry))

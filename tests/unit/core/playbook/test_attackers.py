@@ -20,11 +20,12 @@ from combee.core.playbook.versions import empty
 from combee.core.text.figures import _figures_of_long
 from combee.core.text.similarity import lessons
 from combee.core.text.similarity.wording import of_long
+from combee.sdk.view import PlaybookView
 from combee_schemas.base import Shown, Source
 from combee_schemas.plan import PlanSettings
 from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import BulletTag, Reflection
-from combee_schemas.scan import GroupMember, NodeResult, Seen
+from combee_schemas.scan import GroupMember, NodeResult, Operation, OperationKind, Seen
 from support.playbooks import PLENTY, update_of
 
 TEAM: Mapping[str, Any] = {"trust": "team"}
@@ -355,24 +356,37 @@ def test_who_praises_its_own_in_every_batch_has_one_word_for_it(praised: str) ->
 
 
 @pytest.mark.parametrize("tags", ["harmful", "helpful"])
-def test_who_tags_in_every_batch_does_not_choose_which_of_equally_supported_entries_is_evicted(
-    tags: str,
+@pytest.mark.parametrize("by", ["a batch", "a person", "a reader"])
+def test_who_tags_in_every_batch_does_not_choose_which_of_equally_supported_entries_goes(
+    by: str, tags: str
 ) -> None:
     teaching = knowing(TEAM, GREETING)
     teaching.say(VICTIM, "a")
     teaching.say(OTHER, "a")
     teaching.learn()
-    kept, evicted = map(teaching.id_of, (VICTIM, OTHER))
+    kept, gone = map(teaching.id_of, (VICTIM, OTHER))
     teaching.say(GREETING, "ab", helpful=[kept])
     for _ in range(4):
         teaching.learn()
-        teaching.say(GREETING, "x", **{tags: [kept if tags == "harmful" else evicted]})
+        teaching.say(GREETING, "x", **{tags: [kept if tags == "harmful" else gone]})
     teaching.learn()
     teaching.budget = sum(shown_tokens(teaching.playbook).values())
-    teaching.say("Confirm the postal address", "abcd")
-    teaching.learn()
-    assert VICTIM in teaching.shown()
-    assert OTHER not in teaching.shown()
+    lesson = "Confirm the postal address"
+    if by == "a reader":
+        view = PlaybookView(name="p", snapshot=teaching.playbook)
+        left = {entry.content for entry in view.choose(k=1).entries}
+        assert OTHER not in left
+        assert OTHER not in view.render(k=1)
+    elif by == "a person":
+        added = Operation(kind=OperationKind.ADD, section="OTHERS", content=lesson)
+        _, _, entries = versions.edited(teaching.playbook, [added], budget_tokens=teaching.budget)
+        left = {entry.content for entry in entries}
+    else:
+        teaching.say(lesson, "abcd")
+        teaching.learn()
+        left = teaching.shown()
+    assert VICTIM in left
+    assert OTHER not in left
 
 
 # ---- what waits
