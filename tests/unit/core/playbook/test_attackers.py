@@ -285,6 +285,21 @@ def test_who_only_repeats_an_entry_keeps_its_sources_correction_out_of_no_batch(
     assert correction in teaching.shown()
 
 
+def test_a_check_calls_word_gives_a_repeat_no_weight_against_a_correction() -> None:
+    """Lessons of others that it took for a repeat outweighed those who correct the entry: none ever came through."""
+    correction = "Escalate refunds above the limit of 300 EUR, not 500 EUR, to a supervisor"
+    teaching = knowing(TEAM, LIMIT)
+    limit = teaching.id_of(LIMIT)
+    teaching.say(correction, "abc", harmful=[limit])
+    for source, lesson in zip(
+        "defg", ("Offer tea", "Print the ticket", "Send it today", "Say goodbye"), strict=True
+    ):
+        teaching.say(lesson, source)
+    teaching.say(LIMIT, "x")
+    teaching.learn(op("UPDATE", correction, limit), op("UPDATE", LIMIT, limit), misled=LIMIT)
+    assert teaching.shown() == {correction}
+
+
 @pytest.mark.parametrize("source", ["x", "xy"])
 def test_what_a_large_playbook_has_no_room_to_say_who_taught_is_changed_by_no_source_alone(
     source: str,
