@@ -134,6 +134,7 @@ def evictions(
     """
     was_shown = [entry for entry in (entries if before is None else before) if entry.is_active]
     was, out = tokens_by_entry(was_shown, sections), dict[str, None]()
+    several = len(parts) > 1
     # Again, because the header of an entry that goes counts for the next one of its section then.
     while True:
         left = [entry for entry in entries if entry.id not in out]
@@ -142,7 +143,7 @@ def evictions(
         sizes, waiting = (tokens_by_entry(part, sections) for part in (shown, proposed))
         gone = (
             *_excess(shown, sizes, was, budget_tokens, parts),
-            *_crowded_out(proposed, waiting, budget_tokens // PROPOSED_SHARE, parts),
+            *_crowded_out(proposed, waiting, budget_tokens // PROPOSED_SHARE, several=several),
         )
         if not gone and stored_bytes(left) <= ENTRIES_BYTES:
             return tuple(out)
@@ -151,7 +152,7 @@ def evictions(
             less = min(budget_tokens, sum(sizes.values()) + sum(waiting.values())) * 9 // 10
             candidates = (
                 *_excess(shown, sizes, was, less, parts),
-                *_crowded_out(proposed, waiting, 0, parts),
+                *_crowded_out(proposed, waiting, 0, several=several),
             )
             gone = tuple(_beyond_record(left, candidates))
         out |= dict.fromkeys(gone)
@@ -239,7 +240,7 @@ def _owner(entry: Entry) -> str:
 
 
 def _crowded_out(
-    entries: Sequence[Entry], sizes: Mapping[str, int], budget_tokens: int, parts: Parts
+    entries: Sequence[Entry], sizes: Mapping[str, int], budget_tokens: int, *, several: bool
 ) -> tuple[str, ...]:
     """Return which proposed entries go, in turn, so that each source has its share of the room.
 
@@ -258,7 +259,7 @@ def _crowded_out(
     room: dict[str, Fraction] = defaultdict(Fraction)
     for source, tokens in chain.from_iterable(map(dict.items, parts.values())):
         room[source] += tokens
-    left = sorted(entries, key=lambda entry: _use(entry, several=len(parts) > 1))
+    left = sorted(entries, key=lambda entry: _use(entry, several=several))
     out: list[str] = []
     while excess > 0:
         # In the order of `left` where all of this is equal.

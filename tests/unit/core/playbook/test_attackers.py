@@ -383,7 +383,8 @@ def test_who_tags_in_every_batch_does_not_choose_which_of_equally_supported_entr
     teaching.say(GREETING, "ab", helpful=[kept])
     for _ in range(4):
         teaching.learn()
-        teaching.say(GREETING, "x", **{tags: [kept if tags == "harmful" else gone]})
+        harmful, helpful = ([kept], []) if tags == "harmful" else ([], [gone])
+        teaching.say(GREETING, "x", harmful=harmful, helpful=helpful)
     teaching.learn()
     teaching.budget = sum(shown_tokens(teaching.playbook).values())
     lesson = "Confirm the postal address"
