@@ -67,7 +67,8 @@ class BatchOptions(BaseModel):
     )
     carry: bool = Field(
         default=True,
-        description="check the result against the batch's reflections and carry what it lacks; off: the paper's way",
+        description="check the result against the batch's reflections and carry what it lacks; off, only in the"
+        " posture `lab`: the paper's way",
     )
     fan_in: int = Field(
         32, ge=2, description="children per node above level 0; fewer where a combine has too much to read"

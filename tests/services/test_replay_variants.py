@@ -312,7 +312,9 @@ def lumping(prompt: Prompt) -> Mapping[str, Any]:
 async def test_a_replay_in_the_paper_s_way_shows_what_the_check_keeps(learned: Deployment) -> None:
     kept = {}
     for carry in (True, False):
-        target = Deployment(batch_size=100, max_wait_s=1e9, carry=carry, model=ScriptedModel(lumping))
+        target = Deployment(
+            batch_size=100, max_wait_s=1e9, carry=carry, trust="lab", model=ScriptedModel(lumping)
+        )
         done = await replayed(learned.log, target, await planned(learned))
         assert done.newest is not None
         assert done.newest.audit is not None

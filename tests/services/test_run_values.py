@@ -118,6 +118,7 @@ async def test_a_manifest_says_whatever_shapes_prompts_and_tree() -> None:
     shaping = {
         "copies": 3,
         "carry": False,
+        "trust": "lab",
         "fan_in": 7,
         "prompts": "small",
         "salt": "s",
@@ -130,7 +131,7 @@ async def test_a_manifest_says_whatever_shapes_prompts_and_tree() -> None:
     assert (settings.prompts, settings.playbook_tokens) == ("small", found.budget_tokens)
     assert settings.salt == "s"
     assert settings.groups == 5
-    assert settings.templates == templates_hash(ace, "small", proposes=True) != templates_hash(ace, "small")
+    assert settings.templates == templates_hash(ace, "small") != templates_hash(ace, "small", proposes=True)
     assert templates_hash(ace, "small") != templates_hash(ace)
     assert found.settings.model_copy(update=as_configured(settings)) == found.settings
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from combee.core.formats.render import ace_text, markdown_text
+from combee.core.playbook.budget import has_several
 from combee.core.playbook.shown import shown, shown_to
 from combee.core.text.prompt import INTRODUCTION, MARKS, fence
 from combee.core.text.similarity.relevance import best_entries
@@ -69,7 +70,9 @@ class PlaybookView:
         """
         if self.snapshot is None:
             return self
-        kept = best_entries(self.entries, query=query, k=k, budget_tokens=budget_tokens)
+        kept = best_entries(
+            self.entries, query=query, k=k, budget_tokens=budget_tokens, several=has_several(self.snapshot)
+        )
         return PlaybookView(
             name=self.name,
             snapshot=self.snapshot.model_copy(update={"entries": kept}),
@@ -115,7 +118,9 @@ class PlaybookView:
         wanted = self.snapshot if include_proposed else shown(self.snapshot)
         whole = wanted.model_copy(update={"counters": bool(counters)})
         try:
-            kept = best_entries(whole.entries, query=query, k=k, budget_tokens=budget_tokens)
+            kept = best_entries(
+                whole.entries, query=query, k=k, budget_tokens=budget_tokens, several=has_several(whole)
+            )
             return rendered(whole.model_copy(update={"entries": kept}), format)
         except (TypeError, ValueError) as error:
             _log_once.warn(

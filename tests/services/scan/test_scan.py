@@ -189,7 +189,7 @@ async def test_a_window_that_holds_nothing_ends_every_node_and_its_worker_goes_o
 
 
 async def test_nothing_to_say_costs_no_combine_call_and_still_makes_a_version() -> None:
-    deployment = await one_batch(lambda _: {"operations": []}, carry=False)
+    deployment = await one_batch(lambda _: {"operations": []}, carry=False, trust="lab")
     assert (deployment.model.calls, version(deployment).usage.skips) == (3, 1)
     assert update(deployment).result.status == "empty"
     assert (version(deployment).version, batch_of(version(deployment)).degraded) == (1, False)
@@ -202,7 +202,7 @@ async def test_a_single_proposal_is_passed_on_without_a_call() -> None:
         calls.append(prompt)
         return echo(prompt) if len(calls) == 1 else {"operations": []}
 
-    deployment = await one_batch(answer, carry=False)
+    deployment = await one_batch(answer, carry=False, trust="lab")
     assert (len(calls), version(deployment).usage.skips) == (3, 1)
     assert update(deployment).result.status == "passed"
     assert learned(deployment) == texts(calls[0])

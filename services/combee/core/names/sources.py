@@ -8,7 +8,7 @@ proof share one source.
 import base64
 import binascii
 import hmac
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TypeVar
@@ -193,6 +193,13 @@ def names_of(seen: Iterable[Seen], names: SourceNames) -> dict[str, str]:
 def supporters(entry: Entry) -> tuple[str, ...]:
     """Return the sources that support an entry; if one is proven, unproven ones add none."""
     return tuple(source for source in entry.sources if source != UNPROVEN) or (UNPROVEN,)
+
+
+def counting(names: Collection[str], entry: Entry | None = None) -> frozenset[str]:
+    """Return the sources that count for or against an entry: next to proven ones unproven ones do not."""
+    proven = frozenset(names) - {UNPROVEN}
+    is_proven = entry is not None and supporters(entry) != (UNPROVEN,)
+    return proven if is_proven or proven else frozenset(names)
 
 
 def sources_text(counts: Mapping[str, int]) -> str:

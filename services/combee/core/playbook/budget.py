@@ -6,7 +6,7 @@ from fractions import Fraction
 from itertools import chain
 from types import MappingProxyType
 
-from combee.core.names.sources import UNPROVEN, supporters
+from combee.core.names.sources import UNPROVEN, counting, supporters
 from combee_schemas.model import CHARS_PER_TOKEN
 from combee_schemas.playbook import ACE_SECTIONS, MAX_BUDGET_TOKENS, Entry, Playbook
 
@@ -123,9 +123,10 @@ def evictions(
 
     Headers count, but those of ``sections``, the playbook's own. The entry that begins a section brings its header.
 
-    First goes what the fewest sources support; of that the lowest balance of counters, then least evidence, then
-    oldest. A source that alone supports more of the room than its part gives way first, and its new entries make room
-    among its own. What a person stands behind goes last, and only where such entries alone exceed the budget.
+    First goes what the fewest sources support; of that the lowest balance of counters, or of words where several
+    sources teach, then least evidence, then oldest. A source that alone supports more of the room than its part gives
+    way first, and its new entries make room among its own. What a person stands behind goes last, and only where such
+    entries alone exceed the budget.
 
     Proposed entries have a share of their own in addition to the budget: agents do not read them, and a full playbook
     would learn nothing new if it had to make room for them at once. There the sources that have most of the room make
@@ -133,6 +134,7 @@ def evictions(
     """
     was_shown = [entry for entry in (entries if before is None else before) if entry.is_active]
     was, out = tokens_by_entry(was_shown, sections), dict[str, None]()
+    several = len(parts) > 1
     # Again, because the header of an entry that goes counts for the next one of its section then.
     while True:
         left = [entry for entry in entries if entry.id not in out]
@@ -141,14 +143,17 @@ def evictions(
         sizes, waiting = (tokens_by_entry(part, sections) for part in (shown, proposed))
         gone = (
             *_excess(shown, sizes, was, budget_tokens, parts),
-            *_crowded_out(proposed, waiting, budget_tokens // PROPOSED_SHARE),
+            *_crowded_out(proposed, waiting, budget_tokens // PROPOSED_SHARE, several=several),
         )
         if not gone and stored_bytes(left) <= ENTRIES_BYTES:
             return tuple(out)
         if not gone:
             # Short entries, and letters of several bytes, fill a record with fewer tokens than others.
             less = min(budget_tokens, sum(sizes.values()) + sum(waiting.values())) * 9 // 10
-            candidates = (*_excess(shown, sizes, was, less, parts), *_crowded_out(proposed, waiting, 0))
+            candidates = (
+                *_excess(shown, sizes, was, less, parts),
+                *_crowded_out(proposed, waiting, 0, several=several),
+            )
             gone = tuple(_beyond_record(left, candidates))
         out |= dict.fromkeys(gone)
 
@@ -183,7 +188,10 @@ def _excess(
     owners = {entry.id: _owner(entry) for entry in entries}
     room, brought = Counter[str](), Counter[str]()
     queues: dict[str, deque[Entry]] = defaultdict(deque)
-    order = sorted(entries, key=lambda entry: (entry.by_hand, len(supporters(entry)), _use(entry)))
+    several = len(parts) > 1
+    order = sorted(
+        entries, key=lambda entry: (entry.by_hand, len(supporters(entry)), _use(entry, several=several))
+    )
     for entry in order:
         if owner := owners[entry.id]:
             room[owner] += sizes[entry.id]
@@ -192,7 +200,7 @@ def _excess(
     debts = {owner: min(tokens, room[owner] - tokens) for owner, tokens in brought.items() if tokens}
     left, out = deque(order), dict[str, None]()
     while excess > 0:
-        bounded = room if len(parts) > 1 else ()
+        bounded = room if several else ()
         over = {source: room[source] - _part_of(source, parts) * budget_tokens for source in bounded}
         payer = _largest(over) or _largest(debts)
         if not payer:
@@ -231,7 +239,9 @@ def _owner(entry: Entry) -> str:
     return "" if others or entry.by_hand else first
 
 
-def _crowded_out(entries: Sequence[Entry], sizes: Mapping[str, int], budget_tokens: int) -> tuple[str, ...]:
+def _crowded_out(
+    entries: Sequence[Entry], sizes: Mapping[str, int], budget_tokens: int, *, several: bool
+) -> tuple[str, ...]:
     """Return which proposed entries go, in turn, so that each source has its share of the room.
 
     An entry takes room from each of its sources in equal parts, and the one that has least of it decides: who fills
@@ -249,7 +259,7 @@ def _crowded_out(entries: Sequence[Entry], sizes: Mapping[str, int], budget_toke
     room: dict[str, Fraction] = defaultdict(Fraction)
     for source, tokens in chain.from_iterable(map(dict.items, parts.values())):
         room[source] += tokens
-    left = sorted(entries, key=_use)
+    left = sorted(entries, key=lambda entry: _use(entry, several=several))
     out: list[str] = []
     while excess > 0:
         # In the order of `left` where all of this is equal.
@@ -262,7 +272,19 @@ def _crowded_out(entries: Sequence[Entry], sizes: Mapping[str, int], budget_toke
     return tuple(out)
 
 
-def _use(entry: Entry) -> tuple[int | str, ...]:
+def _use(entry: Entry, *, several: bool) -> tuple[int | str, ...]:
     """Return how useful an entry is."""
     evidence = entry.evidence_count if entry.is_active else len(entry.support)
-    return entry.helpful - entry.harmful, evidence, entry.updated_version, entry.id
+    return balance(entry, several=several), evidence, entry.updated_version, entry.id
+
+
+def has_several(playbook: Playbook) -> bool:
+    """Return whether several sources teach a playbook, and each has one word on an entry; in a lab all tags count."""
+    return playbook.trust != "lab" and len(playbook.taught_by) > 1
+
+
+def balance(entry: Entry, *, several: bool) -> int:
+    """Return how much more an entry helped than harmed: of ``several`` sources by their words, else by counters."""
+    if not several:
+        return entry.helpful - entry.harmful
+    return len(counting(entry.helped, entry)) - len(counting(entry.harmed, entry))

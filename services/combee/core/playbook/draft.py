@@ -15,7 +15,16 @@ from combee.core.names.sources import UNPROVEN
 from combee.core.playbook.budget import ENTRIES_BYTES, UNBOUNDED, Parts, entry_tokens, evictions, stored_bytes
 from combee.core.playbook.operations import MAX_DETAIL_CHARS, TARGETS, union
 from combee.core.playbook.sections import number_of, same_section, section_order, slug
-from combee.core.playbook.trust import NOTHING, Ids, Screen, Screened, activated, last_sources, strengthens
+from combee.core.playbook.trust import (
+    NOTHING,
+    REWORDING,
+    Ids,
+    Screen,
+    Screened,
+    activated,
+    last_sources,
+    strengthens,
+)
 from combee.core.text.forms import comparable
 from combee.core.text.similarity.lessons import Index, index_of, is_padded, same_lesson
 from combee_schemas.base import Holds
@@ -349,7 +358,8 @@ def apply_operations(
         for n, operation in enumerate(usable)
         if holds == "entries" and strengthens(operation, draft.entries)
     }
-    winners, losers = contest(usable, {*draft.entries, *ids.values(), *foreseen}, offsets, names, repeats)
+    live = {*draft.entries, *ids.values(), *foreseen}
+    winners, losers = contest(usable, live, offsets, names, repeats, unsure)
     for loser in losers:
         text = f"{loser.operation.kind}: {loser.operation.content}"
         draft.note("duplicate" if loser.is_repeat else "superseded", loser.entry_id, text)
@@ -482,23 +492,25 @@ def contest(
     offsets: Mapping[str, int],
     names: Mapping[str, str] = NO_NAMES,
     repeats: Container[int] = (),
+    unsure: Container[str] = (),
 ) -> tuple[list[Operation], list[Loser]]:
     """Return the operations to apply in order, at most one for each ``live`` entry; and the losers.
 
     The operation with most sources wins: one source's last word does not undo what several agree on. Then one that
     changes its entry, so that who only repeats an entry keeps no correction out (``repeats``: the places of those
     operations), then the one with the newest evidence. ``offsets`` are those of the reflections, and ``names`` those
-    of their sources; reflections without a name count as one source. Between equals the later operation wins.
-    Operations without evidence are people's, and all apply.
+    of their sources; reflections without a name count as one source, ``unsure`` ones not for words. Between equals
+    the later operation wins. Operations without evidence are people's, and all apply.
     """
     kept = dict(enumerate(operations))
     losers: list[Loser] = []
     holder: dict[str, int] = {}
 
     def weight(n: int) -> tuple[int, bool, int, int]:
-        evidence = operations[n].evidence
+        operation = operations[n]
+        evidence = [one for one in operation.evidence if operation.kind not in REWORDING or one not in unsure]
         sources = {names.get(reflection_id, UNPROVEN) for reflection_id in evidence}
-        newest = max(offsets.get(reflection_id, -1) for reflection_id in evidence)
+        newest = max((offsets.get(reflection_id, -1) for reflection_id in evidence), default=-1)
         return len(sources), n not in repeats, newest, n
 
     contenders = [

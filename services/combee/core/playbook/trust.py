@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from combee.core.log.replaying.selection import Selection
-from combee.core.names.sources import UNPROVEN, is_from, names_of, supporters
+from combee.core.names.sources import UNPROVEN, counting, is_from, names_of, supporters
 from combee.core.playbook.budget import UNBOUNDED, Parts, evictions
 from combee.core.playbook.derived import once_per_version
 from combee.core.playbook.operations import MAX_DETAIL_CHARS, union
@@ -102,11 +102,8 @@ class Rules:
     """Whether its only source has taught too few batches to be known as the only one."""
 
     def counted(self, names: Collection[str], entry: Entry | None = None) -> frozenset[str]:
-        """Return the sources that count for or against an entry; next to proven ones unproven ones do not."""
-        proven = frozenset(names) - {UNPROVEN}
-        if self.quorum or (entry is not None and supporters(entry) != (UNPROVEN,)):
-            return proven
-        return proven or frozenset(names)
+        """Return the sources that count for or against an entry; of a quorum only proven ones do."""
+        return frozenset(names) - {UNPROVEN} if self.quorum else counting(names, entry)
 
     def to_change(self, entry: Entry, by: Collection[str] | None = None) -> Support:
         """Return the support that changing, merging or removing an entry needs: as much as stands behind it.

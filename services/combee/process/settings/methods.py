@@ -121,8 +121,11 @@ def plan_settings(
         if settings.probation == 1
         else Probation(reflections=settings.probation, batches=PROBATION_BATCHES)
     )
+    options = {name: getattr(settings, name) for name in BatchOptions.model_fields}
+    # Whose word an operation rests on is the model's claim unless it is checked.
+    options["carry"] = settings.carry or trust != "lab"
     planned = PlanSettings(
-        **{name: getattr(settings, name) for name in BatchOptions.model_fields},
+        **options,
         holds=configured.HOLDS,
         max_levels=MAX_LEVELS,
         group_bytes=GROUP_BYTES,

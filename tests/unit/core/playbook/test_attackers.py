@@ -12,6 +12,7 @@ import pytest
 
 from combee.core.methods.checking import Checked
 from combee.core.playbook import trust, versions
+from combee.core.playbook.budget import shown_tokens
 from combee.core.playbook.operations import lesson_of, read_operations
 from combee.core.playbook.results.clusters import mostly_harmful
 from combee.core.playbook.results.coverage import Coverage, Lesson
@@ -19,11 +20,12 @@ from combee.core.playbook.versions import empty
 from combee.core.text.figures import _figures_of_long
 from combee.core.text.similarity import lessons
 from combee.core.text.similarity.wording import of_long
+from combee.sdk.view import PlaybookView
 from combee_schemas.base import Shown, Source
 from combee_schemas.plan import PlanSettings
 from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import BulletTag, Reflection
-from combee_schemas.scan import GroupMember, NodeResult, Seen
+from combee_schemas.scan import GroupMember, NodeResult, Operation, OperationKind, Seen
 from support.playbooks import PLENTY, update_of
 
 TEAM: Mapping[str, Any] = {"trust": "team"}
@@ -283,6 +285,21 @@ def test_who_only_repeats_an_entry_keeps_its_sources_correction_out_of_no_batch(
     assert correction in teaching.shown()
 
 
+def test_a_check_calls_word_gives_a_repeat_no_weight_against_a_correction() -> None:
+    """Lessons of others that it took for a repeat outweighed those who correct the entry: none ever came through."""
+    correction = "Escalate refunds above the limit of 300 EUR, not 500 EUR, to a supervisor"
+    teaching = knowing(TEAM, LIMIT)
+    limit = teaching.id_of(LIMIT)
+    teaching.say(correction, "abc", harmful=[limit])
+    for source, lesson in zip(
+        "defg", ("Offer tea", "Print the ticket", "Send it today", "Say goodbye"), strict=True
+    ):
+        teaching.say(lesson, source)
+    teaching.say(LIMIT, "x")
+    teaching.learn(op("UPDATE", correction, limit), op("UPDATE", LIMIT, limit), misled=LIMIT)
+    assert teaching.shown() == {correction}
+
+
 @pytest.mark.parametrize("source", ["x", "xy"])
 def test_what_a_large_playbook_has_no_room_to_say_who_taught_is_changed_by_no_source_alone(
     source: str,
@@ -351,6 +368,41 @@ def test_who_praises_its_own_in_every_batch_has_one_word_for_it(praised: str) ->
     teaching.say(OTHER, "a", harmful=[victim])
     teaching.learn(op("REMOVE", "", victim))
     assert VICTIM not in teaching.shown()
+
+
+@pytest.mark.parametrize("tags", ["harmful", "helpful"])
+@pytest.mark.parametrize("by", ["a batch", "a person", "a reader"])
+def test_who_tags_in_every_batch_does_not_choose_which_of_equally_supported_entries_goes(
+    by: str, tags: str
+) -> None:
+    teaching = knowing(TEAM, GREETING)
+    teaching.say(VICTIM, "a")
+    teaching.say(OTHER, "a")
+    teaching.learn()
+    kept, gone = map(teaching.id_of, (VICTIM, OTHER))
+    teaching.say(GREETING, "ab", helpful=[kept])
+    for _ in range(4):
+        teaching.learn()
+        harmful, helpful = ([kept], []) if tags == "harmful" else ([], [gone])
+        teaching.say(GREETING, "x", harmful=harmful, helpful=helpful)
+    teaching.learn()
+    teaching.budget = sum(shown_tokens(teaching.playbook).values())
+    lesson = "Confirm the postal address"
+    if by == "a reader":
+        view = PlaybookView(name="p", snapshot=teaching.playbook)
+        left = {entry.content for entry in view.choose(k=1).entries}
+        assert OTHER not in left
+        assert OTHER not in view.render(k=1)
+    elif by == "a person":
+        added = Operation(kind=OperationKind.ADD, section="OTHERS", content=lesson)
+        _, _, entries = versions.edited(teaching.playbook, [added], budget_tokens=teaching.budget)
+        left = {entry.content for entry in entries}
+    else:
+        teaching.say(lesson, "abcd")
+        teaching.learn()
+        left = teaching.shown()
+    assert VICTIM in left
+    assert OTHER not in left
 
 
 # ---- what waits

@@ -1,6 +1,7 @@
 """Whom a full playbook lets go: a flood of one source's lessons pushes out its own, not what others support."""
 
 from collections.abc import Sequence
+from fractions import Fraction
 from time import process_time
 from typing import Any
 
@@ -96,6 +97,20 @@ def test_of_equally_many_sources_the_order_is_the_balance_then_the_evidence_then
         line(5, "shop", helpful=1, harmful=2, evidence_count=9),
     ]
     assert evictions(entries, 0) == ids(5, 4, 3, 2, 1)
+
+
+@each_row("state", ["active", "proposed"], ids=["shown", "waiting"])
+def test_of_several_sources_the_words_make_the_balance_and_of_one_the_counters(state: str) -> None:
+    entries = [
+        line(
+            1, "shop", state=state, helpful=2, harmful=9, helped=("lab", "desk", "till"), harmed=("mallory",)
+        ),
+        line(2, "shop", state=state, helpful=9, helped=("mallory",)),
+        line(3, "shop", state=state, harmful=1, harmed=("desk",)),
+    ]
+    halves = {"shop": Fraction(1, 2), "lab": Fraction(1, 2)}
+    assert evictions(entries, 0, entries, parts=halves) == ids(3, 2, 1)
+    assert evictions(entries, 0, entries) == ids(1, 3, 2)
 
 
 def test_without_proof_there_is_no_source_beside_a_proven_one() -> None:

@@ -123,7 +123,14 @@ def test_what_others_claim_word_for_word_stays_though_they_have_expired(covered:
     assert [entry.evidence for entry in left.entries] == ([HONEST] if covered == "words" else [])
 
 
-def test_in_public_what_comes_back_for_one_that_says_it_waits_again() -> None:
+@pytest.mark.parametrize(
+    ("revoked", "state", "left"),
+    [(["r-1", "r-2"], "proposed", ("shop-3",)), (["r-1"], "active", ("shop-2", "shop-3"))],
+    ids=["too few are left", "others said it later"],
+)
+def test_in_public_what_a_revocation_leaves_is_shown_if_a_quorum_of_others_says_it(
+    revoked: Sequence[str], state: str, left: tuple[str, ...]
+) -> None:
     settings = PlanSettings(trust="public", colluders=1)
     history, updates = [empty("p")], list[Update]()
     for n, known in enumerate([(), (), (Known(entry_id=ENTRY, evidence=("r-3",)),)], 1):
@@ -136,8 +143,8 @@ def test_in_public_what_comes_back_for_one_that_says_it_waits_again() -> None:
         updates.append(made.model_copy(update={"plan": plan, "result": result}))
         history.append(versions.after_update(history[-1], updates[-1], budget_tokens=PLENTY, now_ms=0))
     assert [version.entries[0].is_active for version in history[1:]] == [False, True, True]
-    (left,) = without(["r-1", "r-2"], *updates).entries
-    assert (left.state, left.sources) == ("proposed", ("shop-3",))
+    (entry,) = without(revoked, *updates).entries
+    assert (entry.state, entry.sources) == (state, left)
 
 
 def test_what_agents_were_shown_with_support_that_is_revoked_waits_again() -> None:

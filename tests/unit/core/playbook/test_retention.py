@@ -403,14 +403,14 @@ class TestServices:
             kept = [one for one in reply["operations"] if one["sources"][0] not in dropped]
             return {"operations": kept, "dropped": dropped}
 
-        assert (await learned(strict, carry=False)).audit == Audit(new=8, dropped=1, said=9)
+        assert (await learned(strict, carry=False, trust="lab")).audit == Audit(new=8, dropped=1, said=9)
 
     async def test_what_a_combine_forgets_is_carried_and_without_carry_omitted(self) -> None:
         def forgetful(prompt: Prompt) -> Mapping[str, Any]:
             reply = echo(prompt)
             return {"operations": reply["operations"][:1]} if is_combine(prompt) else reply
 
-        assert (await learned(forgetful, carry=False)).audit == Audit(new=1, omitted=8, said=1)
+        assert (await learned(forgetful, carry=False, trust="lab")).audit == Audit(new=1, omitted=8, said=1)
         assert (await learned(forgetful)).audit == Audit(new=9, said=1, verified=1, carried=8)
 
     async def test_operations_that_name_no_source_claim_all_and_words_verify_them(self) -> None:
@@ -501,7 +501,7 @@ async def test_learn_says_which_reflections_left_nothing_and_why(quick_polls: No
         said["operations"] = [one for one in said["operations"] if one["content"] != given[0].key_insight]
         return said
 
-    deployment = Deployment(batch_size=4, carry=False, model=ScriptedModel(forgets_one))
+    deployment = Deployment(batch_size=4, carry=False, trust="lab", model=ScriptedModel(forgets_one))
     async with deployment.running():
         learning = Learning(deployment.log, None, SystemClock(), concurrency=1)
         report = await learning.run(given, given[0].playbook, stall_s=20)

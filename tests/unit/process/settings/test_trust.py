@@ -44,6 +44,14 @@ def test_a_manifest_records_the_posture_and_its_number_and_a_replay_has_them() -
         assert plan_settings(again) == plan
 
 
+def test_outside_a_lab_results_are_always_checked_because_a_model_would_say_who_said_what() -> None:
+    settings = load_settings(trust={"lab": "lab", "a": "public"}, carry=False).batch
+    checked = {
+        name: plan_settings(settings, trust=settings.postures.of(name)).carry for name in ("lab", "a", "b")
+    }
+    assert checked == {"lab": False, "a": True, "b": True}
+
+
 def test_a_public_playbook_has_a_judge_whatever_the_gate_says() -> None:
     settings = load_settings(trust={"a/*": "public"})
     assert (settings.gates.judges_of("a/b"), settings.gates.judges_of("b")) == (("approve",), None)

@@ -27,6 +27,7 @@ from combee.core.playbook.trust import (
     PROPOSED,
     Candidate,
     Screen,
+    activated,
     barred,
     barred_sources,
     parts,
@@ -378,6 +379,7 @@ class Recomputation:
                 if why := candidate.waits_for(policy, screen, back):
                     entries[entry_id], _ = candidate.waiting(policy, why, ages=False)
                 else:
+                    entries[entry_id] = activated(entries[entry_id])
                     stays = (one for one in back if one.id in own.rivals)
                     back = [one for one in stays if not candidate.supersedes(one, screen)]
             entries.update((entry.id, entry) for entry in back)

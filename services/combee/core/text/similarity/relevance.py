@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from math import log
 
-from combee.core.playbook.budget import entry_tokens
+from combee.core.playbook.budget import balance, entry_tokens
 from combee.core.text.forms import comparable
 from combee.core.text.similarity.wording import evened
 from combee_schemas.playbook import Entry
@@ -27,15 +27,17 @@ def best_entries(
     query: str | None = None,
     k: int | None = None,
     budget_tokens: int | None = None,
+    several: bool = False,
 ) -> tuple[Entry, ...]:
     """Return the best ``k`` entries that fit ``budget_tokens``, in their own order.
 
-    The most relevant to ``query`` are best; without a query, the most helpful: balance of counters, evidence, newest.
+    The most relevant to ``query`` are best; without a query, the most helpful: balance of counters, or of the
+    words of ``several`` sources, then evidence, then the newest.
     """
     if k is None and (budget_tokens is None or sum(map(entry_tokens, entries)) <= budget_tokens):
         return tuple(entries)
     scores = relevance(entries, query) if query else dict.fromkeys((entry.id for entry in entries), 0.0)
-    ranked = sorted(entries, key=lambda entry: (-scores[entry.id], *_use(entry)))
+    ranked = sorted(entries, key=lambda entry: (-scores[entry.id], *_use(entry, several=several)))
     kept: set[str] = set()
     left = budget_tokens
     for entry in ranked[: len(ranked) if k is None else max(0, k)]:
@@ -56,8 +58,8 @@ def entries_to_judge(entries: Sequence[Entry], trace: Trace, budget_tokens: int)
     return best_entries(given, query=trace.task, budget_tokens=budget_tokens)
 
 
-def _use(entry: Entry) -> tuple[int, int, int, str]:
-    return entry.harmful - entry.helpful, -entry.evidence_count, -entry.updated_version, entry.id
+def _use(entry: Entry, *, several: bool) -> tuple[int, int, int, str]:
+    return -balance(entry, several=several), -entry.evidence_count, -entry.updated_version, entry.id
 
 
 def relevance(entries: Sequence[Entry], query: str) -> Mapping[str, float]:
