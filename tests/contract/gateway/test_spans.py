@@ -231,6 +231,7 @@ async def test_what_waits_too_long_for_its_agent_is_a_run() -> None:
     [
         (b"\xff\xff", {"content-type": "application/x-protobuf"}, 400),
         (b"[1", {"content-type": "application/json"}, 400),
+        (b"null", {"content-type": "application/json"}, 400),
         (b'{"resourceSpans": [{"scopeSpans": [{"spans": [{"traceId": "zz"}]}]}]}', {}, 400),
         (b"{}", {"content-type": "text/plain"}, 415),
         (b"{}", {"content-encoding": "br"}, 415),
