@@ -22,7 +22,7 @@ from combee.core.methods import gepa as method
 from combee.core.names.identity import similar_name
 from combee.sdk.address import resolved_address
 from combee.sdk.background import Background
-from combee.sdk.redaction import Redactor, redacted
+from combee.sdk.redaction import Redactor
 from combee_schemas.base import NOTHING_SPENT, Usage
 from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import Reflection
@@ -156,13 +156,10 @@ class _Run:
         # A new id each time, so that the same record teaches again when another text was used.
         run = uuid4().hex
         reflections = [
-            redacted(
-                Reflection(
-                    reflection_id=f"{run}-{n}",
-                    playbook=playbook,
-                    side_info=dict(map(_as_text, record.items())),
-                ),
-                self._redact,
+            Reflection(
+                reflection_id=f"{run}-{n}",
+                playbook=playbook,
+                side_info={name: method.cut(self._redact(_as_text(value))) for name, value in record.items()},
             )
             for n, record in enumerate(records)
         ]
@@ -206,7 +203,5 @@ class _Run:
         await self._transport.close()
 
 
-def _as_text(field: tuple[str, Any]) -> tuple[str, str]:
-    name, value = field
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    return name, method.cut(text)
+def _as_text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
