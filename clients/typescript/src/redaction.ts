@@ -26,7 +26,7 @@ const SECRETS: readonly [RegExp, string][] = [
   [KEY, HIDDEN],
   [/(bearer\s+|authorization["']?\s*[:=]\s*["']?basic\s+)[A-Za-z0-9._~+/=-]{8,}/gi, `$1${HIDDEN}`],
   [
-    /((?:api[_-]?key|access[_-]?key|secret(?:[_-]?key)?|auth[_-]?token|access[_-]?token|password|passwd)["']?\s*[:=]\s*["']?)(?!\*\*\*)[^\s"',;}&]{6,}/gi,
+    /((?:api[_-]?key|access[_-]?key|secret(?:[_-]?key)?|(?:auth|access|refresh)[_-]?token|password|passwd)["']?\s*[:=]\s*["']?)(?!\*\*\*)[^\s"',;}&]{6,}/gi,
     `$1${HIDDEN}`,
   ],
   [
@@ -34,7 +34,10 @@ const SECRETS: readonly [RegExp, string][] = [
     `$1${HIDDEN}@`,
   ],
 ];
-const PRIVATE_KEY = /-----BEGIN ([A-Z ]{0,30}PRIVATE KEY)-----[^-]{0,20000}-----END \1-----/g;
+// The head of an encrypted key has single hyphens.
+const PRIVATE_KEY = /-----BEGIN ([A-Z ]{0,30}PRIVATE KEY(?: BLOCK)?)-----(?:[^-]|-(?!----)){0,20000}-----END \1-----/g;
+/** Where a text may be divided: at white space that no secret and no number contains, or after these signs. */
+const BETWEEN = /[\s{},;](?<![:=)A-Z0-9\s]\s)(?<![Bb][Ee][Aa][Rr][Ee][Rr]\s)(?<![Bb][Aa][Ss][Ii][Cc]\s)(?=[^\s:=])/g;
 const PERSONAL: readonly [string, RegExp, (text: string) => boolean][] = [
   ["email", /(?<![\w.%+-])[\w.%+-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}\b/g, () => true],
   ["iban", /\b[A-Z]{2}[0-9]{2}(?: ?[A-Z0-9]){11,30}\b/g, isIban],
@@ -95,15 +98,14 @@ function isIban(text: string): boolean {
   return [...digits].reduce((rest, digit) => (10 * rest + Number(digit)) % 97, 0) === 1;
 }
 
-/** Return a text in parts that end at a line's end, or at least at a word's. */
+/** Return a text in parts; no secret and no number is divided, unless nothing else can be for half a part. */
 function chunks(text: string): string[] {
   const parts: string[] = [];
   let start = 0;
   while (text.length - start > CHUNK) {
-    const part = text.slice(start, start + CHUNK);
-    const space = part.lastIndexOf(" ");
-    const at = Math.max(part.lastIndexOf("\n"), space >= CHUNK / 2 ? space : -1);
-    const end = start + (at <= 0 ? CHUNK : at + 1);
+    const places = [...text.slice(start, start + CHUNK + 1).matchAll(BETWEEN)].map((place) => place.index + 1);
+    const last = places.at(-1) ?? 0;
+    const end = start + (last > CHUNK / 2 ? last : CHUNK);
     parts.push(text.slice(start, end));
     start = end;
   }

@@ -10,6 +10,7 @@ from combee.adapters.ports import Clock, ConfigurationError, LanguageModel, Log
 from combee.assembly.backends import language_model
 from combee.core.evaluation.questions import Question, read_questions
 from combee.core.evaluation.scoring import bad_pattern
+from combee.core.formats.intake import lines_of
 from combee.core.playbook.spend import SpendPolicy
 from combee.log.evaluation.answering import Answerer, FunctionAnswerer, ModelAnswerer, loaded_function
 from combee.log.evaluation.evaluator import Evaluator
@@ -132,7 +133,7 @@ def held_out(settings: Settings, read: Callable[[str], str] = _text) -> list[Que
         )
     rejected: list[str] = []
     questions = read_questions(
-        read(str(file)).splitlines(), lambda line, why: rejected.append(f"{file}:{line}: {why}")
+        lines_of(read(str(file))), lambda line, why: rejected.append(f"{file}:{line}: {why}")
     )
     if settings.evaluation.eval_scorer == "regex":
         rejected += [why for question in questions if (why := bad_pattern(question))]

@@ -18,7 +18,7 @@ from combee.cli.shared.console import REJECTED, output, print_json, remark
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import AsJson, DeclaredSource, Servers, checked_name, playbook_names
 from combee.cli.shared.settings import deployed_settings
-from combee.core.formats.intake import LineError, Sample, Unknown, ignored_text, read_outcome
+from combee.core.formats.intake import LineError, Sample, Unknown, ignored_text, lines_of, read_outcome
 from combee.core.formats.items import read_items
 from combee.core.names.sources import Signer, declared
 from combee.process.settings.loading import Settings
@@ -59,7 +59,7 @@ def publish(
     """
     settings = deployed_settings(bootstrap_servers=bootstrap_servers, source=source)
     where = "standard input" if file == STDIN else file
-    lines: Iterable[str] = sys.stdin if file == STDIN else read_text(file).splitlines()
+    lines: Iterable[str] = _standard_input() if file == STDIN else lines_of(read_text(file))
     counts = asyncio.run(_publish(settings, lines, playbook, where))
     published = {kind: counts[kind] for kind in ("traces", "reflections", "outcomes")}
     if as_json:
@@ -84,6 +84,11 @@ async def _publish(settings: Settings, lines: Iterable[str], playbook: str, wher
                 remark(f"{where}: {ignored_text(news)}")
                 reported |= news
     return counts
+
+
+def _standard_input() -> Iterator[str]:
+    """Yield lines; one that is not UTF-8 is refused by itself, and the others are published."""
+    return (line.decode(errors="surrogateescape") for line in sys.stdin.buffer)
 
 
 async def _chunks(lines: Iterable[str]) -> AsyncIterator[Sequence[tuple[int, str]]]:

@@ -53,6 +53,9 @@ def build(context: Context, telemetry: Telemetry | None = None) -> FastAPI:
     app.openapi = documented(app, keys=bool(context.keys))  # type: ignore[method-assign]  # FastAPI's documented way
     add_handlers(app)
     app.add_middleware(BodyLimits, limits=context.limits)
+    if telemetry is not None and telemetry.tracing is not NO_TRACING:
+        # Before Access is added, so it sees admitted requests only: strangers make no spans.
+        app.add_middleware(RequestSpans, tracing=telemetry.tracing)
     app.add_middleware(
         Access, keys=context.keys, throttle=context.throttle, clock=context.clock, origins=origins
     )
@@ -64,8 +67,6 @@ def build(context: Context, telemetry: Telemetry | None = None) -> FastAPI:
             allow_headers=["Authorization", "Content-Type", "If-None-Match", "Last-Event-ID"],
             expose_headers=["ETag", "Combee-Version", "Retry-After"],
         )
-    if telemetry is not None and telemetry.tracing is not NO_TRACING:
-        app.add_middleware(RequestSpans, tracing=telemetry.tracing)
     app.add_middleware(RequestLog, metrics=counts, clock=context.clock)
     app.add_middleware(SecurityHeaders)
     app.add_middleware(names.EncodedSlashes)  # added last, so it sees requests first

@@ -72,6 +72,8 @@ def decoded(body: bytes, media: str) -> tuple[list[Span], int]:
     try:
         if media == JSON:
             given = from_json(body)
+            if not isinstance(given, dict):
+                raise DecodeError("not an object")  # noqa: TRY301 - as protobuf's own
             if has_more_values(given, MAX_JSON_VALUES):
                 raise Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"at most {MAX_JSON_VALUES} values")
             json_format.ParseDict(_with_base64(given), request, ignore_unknown_fields=True)

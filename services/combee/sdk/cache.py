@@ -1,11 +1,13 @@
 """The playbooks a client knows, in memory and on disk."""
 
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote
 
 from pydantic import ValidationError
 
+from combee.adapters.ports import ConfigurationError
 from combee.core.gate.canary import terms_of
 from combee.core.gate.gate import label_read
 from combee.sdk.logs import LogOnce
@@ -168,13 +170,25 @@ class DiskCache:
             self._log_once.warn("save", "the playbook cache cannot be written (%s); check cache_dir", error)
 
     def load(self, name: str, label: str) -> Playbook | None:
-        """Return the saved playbook, None if there is no usable one."""
+        """Return the saved playbook, None if there is no usable one that only this user can have written."""
         try:
-            playbook = Playbook.model_validate_json(self._path(name, label).read_bytes())
+            playbook = Playbook.model_validate_json(_read(self._path(name, label)))
         except FileNotFoundError:
+            return None
+        except ConfigurationError as error:
+            self._log_once.warn("trust", "a cached playbook is ignored: %s; check cache_dir", error)
             return None
         except (OSError, ValidationError) as error:
             trouble = type(error).__name__
             self._log_once.warn("load", "a cached playbook cannot be read and is ignored (%s)", trouble)
             return None
         return playbook if playbook.name == name else None
+
+
+def _read(path: Path) -> bytes:
+    """Return a file's content; refuse the file of another user, who can write a shared folder such as ``/tmp``."""
+    with suppress(ModuleNotFoundError):
+        from combee.process.trusted_files import check_trusted  # noqa: PLC0415 - Unix only
+
+        check_trusted(path)
+    return path.read_bytes()

@@ -21,7 +21,12 @@ PHONE = re.compile(
     r"(?<![\w.,+-])(?:(?:\+|00)[1-9][0-9]{0,2}[ .-]?(?:\(0?[0-9]{1,4}\)[ .-]?)?[0-9]{1,4}(?:[ ./-]?[0-9]{2,4}){2,4}"
     r"|\([2-9][0-9]{2}\)[ .-]?[0-9]{3}[.-][0-9]{4}|[2-9][0-9]{2}-[2-9][0-9]{2}-[0-9]{4})(?![\w-]|[.,]\d)"
 )
-PRIVATE_KEY = re.compile(r"-----BEGIN ([A-Z ]{0,30}PRIVATE KEY)-----[^-]{0,20000}-----END \1-----")
+# The head of an encrypted key has single hyphens.
+PRIVATE_KEY = re.compile(
+    r"-----BEGIN ([A-Z ]{0,30}PRIVATE KEY(?: BLOCK)?)-----(?:[^-]|-(?!----)){0,20000}-----END \1-----"
+)
+BETWEEN = re.compile(r"[\s{},;](?<![:=)A-Z0-9\s]\s)(?<!(?i:bearer)\s)(?<!(?i:basic)\s)(?=[^\s:=])")
+"""Where a text may be divided: at white space that no secret and no number contains, or after these signs."""
 
 
 def is_card(digits: str) -> bool:
@@ -92,11 +97,12 @@ class Redactor:
 
 
 def chunks(text: str, size: int = CHUNK) -> Iterator[str]:
-    """Yield a text in parts that end at a line's end, or at least at a word's."""
+    """Yield a text in parts; no secret and no number is divided, unless nothing else can be for half a part."""
     start = 0
     while len(text) - start > size:
-        at = max(text.rfind("\n", start, start + size), text.rfind(" ", start + size // 2, start + size))
-        end = start + size if at <= start else at + 1
+        end = start + size
+        for place in BETWEEN.finditer(text, start + size // 2, end + 1):
+            end = place.end()
         yield text[start:end]
         start = end
     yield text[start:]

@@ -1,5 +1,7 @@
 """Playbooks read over HTTP: by name, version, label and format, and only if they changed."""
 
+import weakref
+
 import httpx
 import pytest
 
@@ -9,6 +11,7 @@ from combee.core.formats.files import FORMATS
 from combee.gateway.app import build
 from combee.gateway.context import context_of
 from combee.process.settings.loading import load_settings
+from combee_schemas.playbook import Playbook
 from support.gateway import asked, version
 
 NAME = "support/refunds"
@@ -134,6 +137,24 @@ async def test_versions_are_listed_newest_first_page_by_page() -> None:
         assert found == [7, 6, 5, 4, 3, 2, 1]
         await gateway.knows(version(NAME, 8))
         assert (await gateway.client.get(f"{PATH}/versions?limit=1")).json()["versions"][0]["version"] == 8
+
+
+async def test_a_list_of_versions_holds_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with asked() as gateway:
+        await gateway.knows(*(version(NAME, number) for number in range(1, 8)))
+        held: list[weakref.ref[Playbook]] = []
+        most = 0
+
+        async def exactly(name: str, number: int) -> Playbook:
+            nonlocal most
+            most = max(most, sum(each() is not None for each in held))
+            made = version(name, number)
+            held.append(weakref.ref(made))
+            return made
+
+        monkeypatch.setattr(gateway.context.history, "exactly", exactly)
+        assert len((await gateway.client.get(f"{PATH}/versions")).json()["versions"]) == 7
+        assert most <= 1
 
 
 async def test_two_versions_are_compared_entry_by_entry() -> None:

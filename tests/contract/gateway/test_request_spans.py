@@ -18,7 +18,7 @@ from combee.process.telemetry.telemetry import Telemetry
 from combee.sdk import AsyncClient
 from combee_schemas import topics
 from combee_schemas.trace_context import context_of
-from support.gateway import asked, served
+from support.gateway import CONFIGURED, READER, asked, bearer, served
 from support.ledger import read_all
 
 NAME = "support/refunds"
@@ -95,3 +95,11 @@ async def test_a_request_names_its_route_and_nothing_that_it_asked_for(traced: T
         await gateway.client.get("/v1/playbooks/secret%2Fname?q=secret")
     (request,) = traced.requests()
     assert "secret" not in request.to_json()
+
+
+async def test_strangers_make_no_spans(traced: Traced) -> None:
+    trace = {"traceparent": f"00-{'1' * 32}-{'2' * 16}-01"}
+    async with asked(application=traced.application, **CONFIGURED) as gateway:
+        for key in ({}, bearer("wrong"), bearer(READER)):
+            await gateway.client.get("/v1/playbooks", headers=trace | key)
+    assert len(traced.requests()) == 1

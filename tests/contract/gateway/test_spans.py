@@ -196,6 +196,17 @@ async def test_spans_beyond_those_that_a_trace_may_have_are_rejected(monkeypatch
     assert trace.task == "Refund order 7?"
 
 
+async def test_few_reasons_are_named_however_many_playbooks_are_wrong() -> None:
+    async with asked(MemoryLog(SystemClock())) as gateway:
+        wrong = [
+            span(f"{at:016x}", "f" * 16, "invoke_agent", **{"combee.playbook": f"-{at}"})
+            for at in range(1, 40)
+        ]
+        partial = (await send(gateway, span("f" * 16), *wrong)).json()["partialSuccess"]
+        assert partial["rejectedSpans"] == "39"
+        assert partial["errorMessage"].count("no playbook's name") == spans.MAX_REASONS
+
+
 async def test_a_run_without_a_playbook_is_rejected_in_part_and_a_default_takes_it() -> None:
     nameless = span(AGENT_ID, "", "invoke_agent")
     async with asked(MemoryLog(SystemClock())) as gateway:
@@ -231,6 +242,7 @@ async def test_what_waits_too_long_for_its_agent_is_a_run() -> None:
     [
         (b"\xff\xff", {"content-type": "application/x-protobuf"}, 400),
         (b"[1", {"content-type": "application/json"}, 400),
+        (b"null", {"content-type": "application/json"}, 400),
         (b'{"resourceSpans": [{"scopeSpans": [{"spans": [{"traceId": "zz"}]}]}]}', {}, 400),
         (b"{}", {"content-type": "text/plain"}, 415),
         (b"{}", {"content-encoding": "br"}, 415),

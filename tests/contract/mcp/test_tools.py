@@ -1,5 +1,6 @@
 """What an assistant's tools do and refuse, on a real gateway with keys; the protocol is tested with its SDK."""
 
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
@@ -9,6 +10,7 @@ import pytest
 from combee.adapters.clock import SystemClock
 from combee.adapters.memory import MemoryLog
 from combee.adapters.ports import CombeeError, FatalError, PoisonError, TransientError
+from combee.integrations.mcp import tools
 from combee.integrations.mcp.deployment import GatewayDeployment, key_of
 from combee.integrations.mcp.tools import TOOLS
 from combee_schemas import topics
@@ -98,6 +100,18 @@ async def test_entries_are_found_in_all_playbooks_of_the_key_and_in_no_other(add
     assert await run(address, READER, "search_entries", query="zebra") == (
         "no entry in 2 playbooks has a word of the query"
     )
+
+
+async def test_a_search_holds_up_no_other_caller(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    searching: list[str] = []
+
+    def noted(*_: object) -> dict[str, float]:
+        searching.append(threading.current_thread().name)
+        return {}
+
+    monkeypatch.setattr(tools, "relevance", noted)
+    await run(address, READER, "search_entries", query="which date?")
+    assert searching != [threading.main_thread().name]
 
 
 async def test_a_lesson_is_in_the_log_when_it_is_accepted_once_without_personal_data(

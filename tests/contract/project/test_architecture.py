@@ -97,6 +97,7 @@ MAY_IMPORT: Mapping[str, set[str]] = {
             "schemas",
             "process/running",
             "process/secret_files",
+            "process/trusted_files",
         ),
         *("adapters/kafka", "adapters/http", "adapters/memory", "adapters/opentelemetry"),
     },

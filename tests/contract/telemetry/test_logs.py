@@ -66,3 +66,10 @@ raise RuntimeError("{SECRET}")
     assert len(events) == 3
     assert SECRET not in json.dumps(events)
     assert events[0]["api_key"] == "***"
+
+
+def test_no_id_of_others_controls_the_terminal() -> None:
+    script = PREAMBLE.replace("json=True", "json=False") + 'logger.info("any", id="r-\\x1b[2J\\x9b\\u202e")'
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert "id=r-" in ended.stderr
+    assert ended.stderr.replace("\n", "").isprintable()

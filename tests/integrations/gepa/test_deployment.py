@@ -1,10 +1,15 @@
 """GEPA with a running Combee as its reflection strategy."""
 
-from typing import Any, Protocol
+from types import SimpleNamespace
+from typing import Any, Protocol, cast
 
 import pytest
+from gepa.proposer.reflective_mutation.reflection_lm import ReflectionProposal
 
+from combee.adapters.ports import TransientError
 from combee.integrations.gepa import DeployedReflectionLM
+from combee.integrations.gepa.deployment import _Run
+from combee_schemas.reflection import Reflection
 
 RULES = ("Round to two decimals.", "Give percentages as numbers.", "Subtract the fee first.")
 
@@ -56,6 +61,23 @@ def test_jobs_begin_with_their_own_candidates_and_run_side_by_side(deployment: D
         later["combee:rule:version"] > earlier["combee:rule:version"]
         for earlier, later in zip(first, again, strict=True)
     )
+
+
+async def test_records_leave_without_personal_data_and_secrets() -> None:
+    sent: list[Reflection] = []
+
+    class Sending:
+        async def send(self, *given: Any, **_: Any) -> Any:
+            if isinstance(given[0], str):
+                return SimpleNamespace(version=1)
+            sent.extend(given[0])
+            raise TransientError("the test ends here")
+
+    run = _Run(cast("Any", Sending()), cast("Any", Sending()))
+    record = {"Inputs": {"to": "ann@example.org"}, "Feedback": "password=hunter2222"}
+    with pytest.raises(TransientError, match="the test ends here"):
+        await run.propose("p/rule", "rule", "Answer.", [record], ReflectionProposal(new_texts={}))
+    assert sent[0].side_info == {"Inputs": '{"to": "[email]"}', "Feedback": "password=***"}
 
 
 def test_kafkas_address_is_refused(deployment: Deployment) -> None:

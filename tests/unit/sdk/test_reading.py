@@ -132,6 +132,20 @@ def test_a_broken_file_on_disk_is_passed_over(memory: UnreliableTransport, tmp_p
         assert client.playbook(NAME, fallback="f", timeout_s=0.01).is_fallback
 
 
+def test_a_file_on_disk_that_another_user_can_have_written_is_passed_over(
+    memory: UnreliableTransport, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    memory.put_playbook(NAME, "be kind")
+    with Client(transport=lambda: memory, cache_dir=tmp_path) as client:
+        client.playbook(NAME)
+        until(lambda: bool(list(tmp_path.glob("*.json"))))
+    for path in tmp_path.glob("*.json"):
+        path.chmod(0o666)
+    with Client(transport=SilentTransport, cache_dir=tmp_path) as client:
+        assert client.playbook(NAME, fallback="f", timeout_s=0.01).is_fallback
+    assert "can be written by everybody" in caplog.text
+
+
 def test_what_the_broker_says_goes_before_what_was_on_disk(tmp_path: Path) -> None:
     old, new = MemoryTransport(), MemoryTransport()
     for text in ("one", "two"):

@@ -13,7 +13,7 @@ from combee.sdk import (
     background,
     core,
 )
-from combee.sdk.redaction import Redactor, chunks, redacted
+from combee.sdk.redaction import CHUNK, Redactor, chunks, redacted
 from combee_schemas.base import Source
 from combee_schemas.outcome import Outcome
 from combee_schemas.reflection import Reflection
@@ -134,6 +134,13 @@ def test_a_redactor_of_ones_own_takes_its_place(memory: UnreliableTransport) -> 
         ("redis://:s3cret@db/x", "redis://:***@db/x", "secret"),
         ("x_eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abcDEF123", "***", "secret"),
         ("-----BEGIN RSA PRIVATE KEY-----\nab+/=\ncd\n-----END RSA PRIVATE KEY-----", "***", "secret"),
+        (
+            "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n\nab\n-----END RSA PRIVATE KEY-----",
+            "***",
+            "secret",
+        ),
+        ("-----BEGIN PGP PRIVATE KEY BLOCK-----\nab\n-----END PGP PRIVATE KEY BLOCK-----", "***", "secret"),
+        ("refresh_token=abcdefgh", "refresh_token=***", "secret"),
     ],
 )
 def test_personal_data_and_secrets_go_and_are_counted(told: str, left: str, kind: str) -> None:
@@ -166,6 +173,26 @@ def test_figures_and_words_stay(told: str) -> None:
 def test_a_find_across_parts_of_a_long_text_is_found() -> None:
     text = "word " * 3_270 + "ann@example.org " + "word " * 3_000
     assert "example.org" not in Redactor()(text)
+
+
+@each_row(
+    "secret",
+    [
+        "password: hunter2222",
+        'Authorization: Bearer abcdefghijklmnop1234"',
+        '"api_key" :\n "abcdefgh12345"',
+        "4111 1111 1111 1111",
+        "DE89 3704 0044 0532 0130 00",
+        "(212) 555-1234",
+        "sk-abcdefghijklmnop",
+    ],
+)
+def test_no_part_of_a_long_text_ends_within_a_find(secret: str) -> None:
+    for filler in ("words and more ", '{"key":"value"},'):
+        words = filler * 1_200
+        for before in range(CHUNK - 40, CHUNK, 3):
+            text = f"{words[:before]} {secret} {words}"
+            assert any(secret in part for part in chunks(text)), (filler, before)
 
 
 @given(st.text(alphabet="ab \n@.", max_size=300), st.integers(1, 50))

@@ -4,13 +4,13 @@ import asyncio
 import time
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import httpx
 from pydantic import ValidationError
 
 from combee.adapters.http.errors import check, translated
-from combee.adapters.http.gateway import LOOPBACK
+from combee.adapters.http.gateway import client_options
 from combee.adapters.http.queries import ReflectionStatus
 from combee.adapters.ports import ConfigurationError, PoisonError, TransientError
 from combee_schemas.base import Value
@@ -36,14 +36,7 @@ class GatewayCommands:
     def __init__(
         self, url: str, *, api_key: str | None = None, http: httpx.AsyncBaseTransport | None = None
     ) -> None:
-        self._client = httpx.AsyncClient(
-            base_url=url.rstrip("/"),
-            headers={"Authorization": f"Bearer {api_key}"} if api_key else {},
-            timeout=2 * MAX_WAIT_S,
-            transport=http,
-            # A proxy of the environment cannot reach this machine.
-            trust_env=urlsplit(url).hostname not in LOOPBACK,
-        )
+        self._client = httpx.AsyncClient(**client_options(url, api_key, http) | {"timeout": 2 * MAX_WAIT_S})
 
     async def send(
         self, playbook: str, verb: str, body: Mapping[str, Any], *, wait_s: int = 0

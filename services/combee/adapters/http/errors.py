@@ -50,9 +50,11 @@ def check(response: httpx.Response, doing: str) -> None:
         By status.
     """
     status = response.status_code
-    if status < HTTPStatus.BAD_REQUEST:
+    if status < HTTPStatus.MULTIPLE_CHOICES:
         return
     complaint = f"{doing}: the gateway answers {status} {response.reason_phrase}{_detail(response)}"
+    if status < HTTPStatus.BAD_REQUEST:  # a proxy's, for example to its login
+        raise FatalError(f"{complaint}; give the gateway's own address, no redirect is followed")
     if status in BUSY or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         raise TransientError(complaint)
     if status in REFUSED:

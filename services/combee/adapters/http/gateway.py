@@ -1,7 +1,7 @@
 """A deployment behind its gateway: messages out by POST, playbooks in by server-sent events."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from http import HTTPStatus
 from itertools import zip_longest
 from typing import Any, Protocol
@@ -11,7 +11,7 @@ import httpx
 from pydantic import Field, TypeAdapter, ValidationError
 
 from combee.adapters.http.errors import check, translated
-from combee.adapters.http.events import Event, events
+from combee.adapters.http.events import MAX_EVENT, Event, events
 from combee.adapters.ports import CombeeError, FatalError, PoisonError, TransientError
 from combee_schemas.base import Value
 from combee_schemas.canary import CanaryTerms
@@ -77,6 +77,9 @@ class _EventData(Value):
 
 EVERYTHING = {"state": "all"}
 """Proposed entries, too: the SDK shows them on request."""
+EVENT_STREAM = "text/event-stream"
+PLAIN = {"Accept-Encoding": "identity"}
+"""No compression: a compressed body could grow beyond bounds before it is counted."""
 NEWEST = {"label": LATEST}
 """The newest version, judged or not: the agent's labels decide which version it reads, as on Kafka."""
 
@@ -85,12 +88,41 @@ def client_options(url: str, api_key: str | None, http: httpx.AsyncBaseTransport
     """Return the arguments of httpx's client for a gateway."""
     return {
         "base_url": url.rstrip("/"),
-        "headers": {"Authorization": f"Bearer {api_key}"} if api_key else {},
+        "headers": PLAIN | ({"Authorization": f"Bearer {api_key}"} if api_key else {}),
+        "event_hooks": {"response": [_bound]},
         "timeout": TIMEOUT_S,
         "transport": http,
         # A proxy for the world cannot reach this machine.
         "trust_env": urlsplit(url).hostname not in LOOPBACK,
     }
+
+
+async def _bound(response: httpx.Response) -> None:
+    """Bound the body of an answer; a stream's events are bounded one by one."""
+    if response.headers.get("content-encoding", "identity") != "identity":
+        raise httpx.DecodingError("the answer is compressed, which nobody asked for")
+    if response.request.headers.get("accept") != EVENT_STREAM and isinstance(
+        response.stream, httpx.AsyncByteStream
+    ):
+        response.stream = _Bounded(response.stream)
+
+
+class _Bounded(httpx.AsyncByteStream):
+    """A body that is an error as soon as it is too long."""
+
+    def __init__(self, body: httpx.AsyncByteStream) -> None:
+        self._body = body
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        left = MAX_EVENT
+        async for chunk in self._body:
+            left -= len(chunk)
+            if left < 0:
+                raise httpx.ReadError(f"the answer is longer than {MAX_EVENT} bytes")
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._body.aclose()
 
 
 class GatewayTransport:
@@ -141,6 +173,10 @@ class GatewayTransport:
         if response.status_code == HTTPStatus.MULTI_STATUS:
             raise PoisonError(f"POST {path}: the gateway refused some of {len(batch)} messages")
         check(response, f"POST {path}")
+        if response.status_code != HTTPStatus.ACCEPTED:  # a proxy's page
+            raise FatalError(
+                f"POST {path}: {response.status_code} is no gateway's answer; check the address, messages are kept"
+            )
 
     # ---- in
 
@@ -167,7 +203,7 @@ class GatewayTransport:
             try:
                 await self._look(name)
                 await self._stream(name)
-            except (TransientError, FatalError, PoisonError) as error:
+            except (TransientError, FatalError, PoisonError, ValidationError) as error:
                 if self._failed.empty():
                     self._failed.put_nowait(TransientError(str(error)))
             is_useful = self._heard_last.get(name) != before
@@ -191,14 +227,14 @@ class GatewayTransport:
     async def _stream(self, name: str) -> None:
         """Listen until the stream ends."""
         where, last_id = f"{playbook_path(name)}/events", self._heard_last.get(name)
-        headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": last_id} if last_id else {})
+        headers = {"Accept": EVENT_STREAM} | ({"Last-Event-ID": last_id} if last_id else {})
         timeout = httpx.Timeout(TIMEOUT_S, read=SILENCE_S)
         with translated(f"GET {where}"):
             async with self._http.stream(
                 "GET", where, params=EVERYTHING | NEWEST, headers=headers, timeout=timeout
             ) as response:
                 check(response, f"GET {where}")
-                async for event in events(response.aiter_lines()):
+                async for event in events(response.aiter_text()):
                     self._heard(name, event)
 
     def _heard(self, name: str, event: Event) -> None:
@@ -267,4 +303,5 @@ def read_answer(kind: type[Any], content: bytes) -> Any:
 
 def _retry_after_s(response: httpx.Response) -> float:
     given = response.headers.get("retry-after", "")
-    return min(float(given), LONGEST_WAIT_S) if given.isdigit() else RETRY_S
+    is_number = given.isascii() and given.isdigit()
+    return min(float(given), LONGEST_WAIT_S) if is_number else RETRY_S

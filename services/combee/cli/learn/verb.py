@@ -27,7 +27,7 @@ from combee.cli.shared.options import (
 )
 from combee.cli.shared.settings import deployed_settings
 from combee.core.formats.files import Format, natural_form
-from combee.core.formats.intake import Item, Unknown, ignored_text
+from combee.core.formats.intake import Item, Unknown, ignored_text, lines_of
 from combee.core.formats.items import read_items
 from combee.core.playbook import retention
 from combee.core.playbook.shown import counts, counts_text
@@ -170,7 +170,7 @@ def learn(
 def _read_lines(file: str, name: str, playbook: str, err: Console) -> tuple[list[Item], int]:
     """Return the usable items of a file or standard input and the number of rejected lines; print their errors."""
     ignored: dict[str, Unknown] = {}
-    lines = read_text(file).splitlines()
+    lines = lines_of(read_text(file))
     items, rejected = read_items(
         lines, playbook, lambda line, why: err.print(f"{name}:{line}: {why}", markup=False), ignored
     )

@@ -17,7 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from combee.core.text.forms import ZWJ, ZWNJ
+from combee.core.text.forms import printable
 from combee_schemas.errors import ConfigurationError
 
 FAILED, USAGE, REJECTED = 1, ConfigurationError.exit_code, 3
@@ -74,10 +74,7 @@ def _plain(report: Any) -> object:
 
 def clean(text: str) -> str:
     """Return foreign text without terminal control sequences."""
-    return "".join(
-        char if char.isprintable() or char in f"\n\t{ZWNJ}{ZWJ}" else "\N{REPLACEMENT CHARACTER}"
-        for char in text
-    )
+    return printable(text)
 
 
 def shortened(text: str, most: int) -> str:

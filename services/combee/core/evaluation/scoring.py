@@ -14,6 +14,8 @@ ScorerName = Literal["ace", "exact", "regex", "judge"]
 """ace: the rules of ACE's data, other questions as numbers or text; exact: the same text; regex: the right answer is
 a pattern; judge: a model decides."""
 SCORERS: tuple[ScorerName, ...] = get_args(ScorerName)
+SHOWN = 80
+"""Maximum characters of a pattern in an error."""
 MAX_SEARCHED = 2_000
 """Maximum characters of an answer that a pattern searches: a bad pattern takes long on a long text."""
 
@@ -43,8 +45,8 @@ def bad_pattern(question: Question) -> str:
     """Return why a question's right answer is not a valid pattern; empty if it is."""
     try:
         re.compile(question.target)
-    except re.error as error:
-        return f"{question.target!r} is not a regular expression: {error}"
+    except (re.error, OverflowError, RecursionError) as error:
+        return f"{question.target[:SHOWN]!r} is not a regular expression: {error}"
     return ""
 
 

@@ -107,6 +107,11 @@ def _part(annotation: Any) -> type[BaseModel] | None:
     return next((part for arg in get_args(annotation) if (part := _part(arg))), None)
 
 
+def lines_of(text: str) -> list[str]:
+    """Return the lines of JSON lines: only a newline ends one, JSON may hold Unicode's other line ends."""
+    return text.split("\n")
+
+
 class LineError(ValueError):
     """A line of no known shape; the message says what was expected."""
 
@@ -123,12 +128,16 @@ def read_line(text: str, playbook: str, ignored: dict[str, Unknown] | None = Non
     """
     try:
         fields = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise LineError(f"not JSON: {error}") from error
     if not isinstance(fields, dict):
         raise LineError(f"expected an object: {SHAPES}")
     fields = {name: value for name, value in fields.items() if value is not None}
     digest = json.dumps(fields, sort_keys=True, ensure_ascii=False)
+    try:
+        digest.encode()
+    except UnicodeEncodeError as error:
+        raise LineError(f"not a text in UTF-8: {error.reason}") from error
     try:
         item = _read(_named(fields), playbook, digest)
     except ValidationError as error:
@@ -150,7 +159,7 @@ def read_outcome(text: str, playbook: str, ignored: dict[str, Unknown]) -> Outco
     """
     try:
         fields = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     others = {*TRACE_NAMES, *TASK_NAMES, *ACE_REFLECTION, *GEPA_RECORD, "target"}
     if not isinstance(fields, dict) or "run_id" not in fields or others & fields.keys():

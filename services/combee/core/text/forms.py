@@ -189,6 +189,14 @@ def _clean_of_long(text: str) -> str:
     return _clean.__wrapped__(text)
 
 
+def printable(text: str) -> str:
+    """Return a text without control sequences of a terminal, and without characters that change its direction."""
+    return "".join(
+        char if char.isprintable() or char in f"\n\t{ZWNJ}{ZWJ}" else "\N{REPLACEMENT CHARACTER}"
+        for char in text
+    )
+
+
 def clean_line(text: str, limit: int) -> str:
     """Return a text on one line, clean, of at most ``limit`` characters."""
     line = " ".join(clean(" ".join(text.split())).split())

@@ -23,7 +23,7 @@ SHAPES = (
 KEY = re.compile(rf"{JWT}|{BEGIN}(?:{'|'.join(SHAPES)})")
 BEARER = re.compile(r"(?i)(bearer\s+|authorization[\"']?\s*[:=]\s*[\"']?basic\s+)[A-Za-z0-9._~+/=-]{8,}")
 NAMED = re.compile(
-    r"(?i)((?:api[_-]?key|access[_-]?key|secret(?:[_-]?key)?|auth[_-]?token|access[_-]?token|password|passwd)"
+    r"(?i)((?:api[_-]?key|access[_-]?key|secret(?:[_-]?key)?|(?:auth|access|refresh)[_-]?token|password|passwd)"
     r"[\"']?\s*[:=]\s*[\"']?)(?!\*\*\*)[^\s\"',;}&]{6,}"
 )
 SECRET_NAME = re.compile(r"(?i)(?:^|[_-])(?:api_?key|apikey|token|secret|password|passwd|authorization)$")

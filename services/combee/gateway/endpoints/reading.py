@@ -173,9 +173,14 @@ class Reading:
         await playbooks.find_version(self._context, caller, name)
         places = sorted(await self._context.history.places(name), reverse=True)
         first = [place for place in places if before is None or place < before][: limit + 1]
-        versions = [await self._context.history.exactly(name, number) for number in first[:limit]]
-        rows = tuple(as_row(playbook) for playbook in versions if playbook is not None)
-        return Versions(name=name, versions=rows, next=first[limit - 1] if len(first) > limit else None)
+        rows = []
+        for number in first[:limit]:  # one version at a time in memory: a thousand may be gigabytes
+            playbook = await self._context.history.exactly(name, number)
+            if playbook is not None:
+                rows.append(as_row(playbook))
+        return Versions(
+            name=name, versions=tuple(rows), next=first[limit - 1] if len(first) > limit else None
+        )
 
     async def difference(
         self,

@@ -32,6 +32,8 @@ PATH = "/v1/otlp/v1/traces"
 """Path of the endpoint; exporters are given the part before ``/v1/traces``, which they add."""
 MEDIA = ("application/x-protobuf", "application/json")
 TURN_S = 1.0
+MAX_REASONS = 10
+"""Maximum number of reasons named in an answer or a log line: each may name another playbook."""
 TOO_MANY = f"a trace may have at most {MAX_SPANS} spans that wait for the rest"
 NO_PLAYBOOK = (
     "no span at or around the agent's has the attribute combee.playbook, and COMBEE_OTLP_PLAYBOOK is not set"
@@ -122,7 +124,8 @@ class Receiver:
             self._gathering.forget(group)
             return
         if rejected:
-            logger.warning("spans_rejected", spans=rejected.total(), reasons=sorted(rejected))
+            reasons = [reason for reason, _ in rejected.most_common(MAX_REASONS)]
+            logger.warning("spans_rejected", spans=rejected.total(), reasons=reasons)
 
 
 def router(context: Context) -> APIRouter:
@@ -148,7 +151,7 @@ def router(context: Context) -> APIRouter:
         spans, invalid = await asyncio.to_thread(otlp.decoded, body, media)
         rejected = await receiver.take(caller, spans)
         rejected += Counter({"spans without valid ids": invalid})
-        message = "; ".join(f"{count} spans: {reason}" for reason, count in rejected.items())
+        message = "; ".join(f"{count} spans: {reason}" for reason, count in rejected.most_common(MAX_REASONS))
         return Response(otlp.answer(media, rejected.total(), message), media_type=media)
 
     return routes

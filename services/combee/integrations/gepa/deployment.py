@@ -3,7 +3,8 @@
     gepa.optimize(..., reflection_strategy=DeployedReflectionLM("http://127.0.0.1:8750", "support/program"))
 
 Each component is a separate playbook. A proposal imports the component's current text, publishes the records, closes
-the window and reads the resulting version. The deployment needs ``COMBEE_METHOD=gepa``.
+the window and reads the resulting version. The deployment needs ``COMBEE_METHOD=gepa``. Personal data and secrets in
+records are replaced, as by the SDK.
 """
 
 import asyncio
@@ -21,6 +22,7 @@ from combee.core.methods import gepa as method
 from combee.core.names.identity import similar_name
 from combee.sdk.address import resolved_address
 from combee.sdk.background import Background
+from combee.sdk.redaction import Redactor
 from combee_schemas.base import NOTHING_SPENT, Usage
 from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import Reflection
@@ -136,6 +138,7 @@ class _Run:
     def __init__(self, commands: GatewayCommands, transport: GatewayTransport) -> None:
         self._commands = commands
         self._transport = transport
+        self._redact = Redactor()
         self.usage: Usage = NOTHING_SPENT
 
     async def propose(
@@ -154,7 +157,9 @@ class _Run:
         run = uuid4().hex
         reflections = [
             Reflection(
-                reflection_id=f"{run}-{n}", playbook=playbook, side_info=dict(map(_as_text, record.items()))
+                reflection_id=f"{run}-{n}",
+                playbook=playbook,
+                side_info={name: method.cut(self._redact(_as_text(value))) for name, value in record.items()},
             )
             for n, record in enumerate(records)
         ]
@@ -198,7 +203,5 @@ class _Run:
         await self._transport.close()
 
 
-def _as_text(field: tuple[str, Any]) -> tuple[str, str]:
-    name, value = field
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    return name, method.cut(text)
+def _as_text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

@@ -138,7 +138,8 @@ async def search_entries(deployment: Deployment, asked: SearchEntries) -> str:
         f"{playbook.name} [{entry.id}]": entry for playbook in playbooks for entry in shown(playbook).entries
     }
     pool = [entry.model_copy(update={"id": place}) for place, entry in entries.items()]
-    scores = relevance(pool, asked.query)
+    # In a thread, because other callers must not wait for it.
+    scores = await asyncio.to_thread(relevance, pool, asked.query)
     best = sorted((place for place in scores if scores[place] > 0), key=lambda place: (-scores[place], place))
     where = asked.playbook or f"{len(names)} playbooks"
     if left_out:

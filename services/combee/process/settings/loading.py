@@ -239,6 +239,10 @@ ASKED = frozenset({"base_url", "eval_base_url", "embedding_base_url"})
 """Addresses that OpenAI's client asks."""
 NEVER_IN_A_FOUND_FILE = (
     ("evaluation", "eval_function", "code that it names must not run"),
+    ("evaluation", "eval_endpoint", "playbooks must not be sent to an address that it names"),
+    ("gateway", "gateway_keys", "keys that it names must not open the gateway"),
+    ("gateway", "gateway_keys_file", "keys that it names must not open the gateway"),
+    ("gateway", "gateway_cors_origins", "pages of an origin that it names must not use the gateway"),
     ("model", "azure_endpoint", "keys and tokens for Azure must not be sent to an address that it names"),
     ("worker", "otel_endpoint", "telemetry must not be sent to an address that it names"),
     ("kafka", "aws_region", "tokens of this machine's AWS role must not be sent to an address that it names"),

@@ -14,6 +14,7 @@ import structlog
 
 from combee.adapters.clock import SystemClock
 from combee.adapters.ports import Clock
+from combee.core.text.forms import printable
 from combee.core.text.redact import redacted_deep
 
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
@@ -60,6 +61,8 @@ def configure_logs(
     logging.basicConfig(stream=sys.stderr, level=libraries, format="%(message)s")
     if json:
         _render_others(shared, renderer)
+    else:
+        shared = [*shared, _printable]
     # It repeats for each connection and attempt what Combee logs once, and raises its final errors.
     aiokafka = logging.getLogger("aiokafka")  # noqa: TID251 - a library's logger
     aiokafka.setLevel(logging.DEBUG if level == "debug" else logging.CRITICAL)
@@ -87,6 +90,11 @@ def _without_secrets(_: Any, __: str, event: MutableMapping[str, Any]) -> Mutabl
     clean = redacted_deep(dict(event))
     assert isinstance(clean, dict)  # noqa: S101 - as it was given
     return clean
+
+
+def _printable(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Remove control sequences of a terminal: ids and names of others stand in events."""
+    return {name: printable(value) if isinstance(value, str) else value for name, value in event.items()}
 
 
 def _render_others(shared: Sequence[Callable[..., Any]], renderer: structlog.types.Processor) -> None:

@@ -6,6 +6,11 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, Protocol, Self
 
+from combee.sdk.logs import guarded
+
+MAX_TOOL_CALLS = 1_000
+"""Maximum number of tool calls recorded of a streamed answer: its server chooses their numbers."""
+
 
 class StreamedReply(Protocol):
     """Collects the pieces of a stream as one reply."""
@@ -63,6 +68,8 @@ class StreamedChat:
         message.refusal += getattr(delta, "refusal", None) or ""
         for call in getattr(delta, "tool_calls", None) or ():
             at = getattr(call, "index", 0) or 0
+            if not 0 <= at < MAX_TOOL_CALLS:
+                continue
             while len(message.tool_calls) <= at:
                 message.tool_calls.append(_ToolCall())
             function = getattr(call, "function", None)
@@ -104,6 +111,15 @@ class RecordedStream:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 
+    def _add(self, chunk: Any) -> None:
+        """Add a piece; an answer of another shape is not recorded, and reaches the agent as it is."""
+        if self._done is None:
+            return
+        with guarded("a streamed answer could not be recorded"):
+            self._reply.add(chunk)
+            return
+        self._done = None
+
     def _finish(self) -> None:
         done, self._done = self._done, None
         if done is not None:
@@ -118,7 +134,7 @@ class RecordedStream:
         except StopIteration:
             self._finish()
             raise
-        self._reply.add(chunk)
+        self._add(chunk)
         return chunk
 
     def __aiter__(self) -> AsyncIterator[Any]:
@@ -130,7 +146,7 @@ class RecordedStream:
         except StopAsyncIteration:
             self._finish()
             raise
-        self._reply.add(chunk)
+        self._add(chunk)
         return chunk
 
     def close(self) -> Any:

@@ -48,7 +48,8 @@ def test_labels_count_one_by_one_and_no_answer_is_worth_none_of_them() -> None:
 
 
 def test_a_bad_pattern_is_told_before_anybody_is_asked() -> None:
-    assert "not a regular expression" in bad_pattern(question("(unclosed"))
+    for pattern in ("(unclosed", "a{99999999999}", "(" * 5_000 + ")" * 5_000):
+        assert "not a regular expression" in bad_pattern(question(pattern))
     assert bad_pattern(question(r"\d+")) == ""
 
 

@@ -195,3 +195,21 @@ def test_code_is_never_run_that_a_file_lying_about_names(
     monkeypatch.delenv("COMBEE_EVAL_FUNCTION")
     monkeypatch.setenv("COMBEE_CONFIG", "combee.toml")
     assert load_settings().evaluation.eval_function == "their.module:f"
+
+
+@each_row(
+    ("text", "reason"),
+    [
+        ('gateway_host = "0.0.0.0"\ngateway_keys = "[]"\n', "keys that it names must not open the gateway"),
+        ('gateway_keys_file = "keys.toml"\n', "keys that it names must not open the gateway"),
+        ('gateway_cors_origins = "https://a.example"\n', "pages of an origin that it names"),
+        ('eval_endpoint = "https://a.example"\n', "playbooks must not be sent"),
+    ],
+)
+def test_a_file_lying_about_opens_nothing_to_its_author(text: str, reason: str, tmp_path: Path) -> None:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        lay_about(text, {}, tmp_path, monkeypatch)
+        with pytest.raises(SettingsError, match=reason):
+            load_settings()
+        monkeypatch.setenv("COMBEE_CONFIG", "combee.toml")
+        load_settings()

@@ -8,6 +8,7 @@ from typing import Any, Self
 import pytest
 
 from combee.sdk import Client, MemoryTransport, learning, wrap_openai
+from combee.sdk.openai.streams import MAX_TOOL_CALLS, RecordedStream, StreamedChat
 from support.rows import each_row
 
 NAME = "support/refunds"
@@ -423,3 +424,32 @@ def test_what_cannot_be_recorded_still_answers(combee: Client, memory: MemoryTra
     assert wrapped.responses.create(input=[object()]).output_text == "2"
     combee.flush()
     assert memory.traces == []
+
+
+@each_row(
+    "delta",
+    [
+        {"content": [{"type": "text", "text": "x"}]},
+        {"content": "x", "tool_calls": [SimpleNamespace(index="0", function=None)]},
+        {
+            "content": "x",
+            "tool_calls": [SimpleNamespace(index=0, function=SimpleNamespace(arguments={"x": 1}))],
+        },
+    ],
+)
+def test_a_stream_of_another_shape_reaches_the_agent_and_is_not_recorded(delta: dict[str, Any]) -> None:
+    choice = SimpleNamespace(index=0, delta=SimpleNamespace(**{"tool_calls": None, **delta}))
+    odd = [SimpleNamespace(choices=[choice], model="m", usage=None)]
+    done: list[Any] = []
+    assert list(RecordedStream(iter([*pieces(), *odd]), StreamedChat(), done.append))[-1:] == odd
+    assert done == []
+
+
+def test_a_server_numbers_no_tool_call_beyond_bounds() -> None:
+    streamed = StreamedChat()
+    for number in (-1, MAX_TOOL_CALLS, 10**15):
+        call = SimpleNamespace(index=number, function=SimpleNamespace(name="f", arguments="{}"))
+        delta = SimpleNamespace(content="x", tool_calls=[call])
+        streamed.add(SimpleNamespace(choices=[SimpleNamespace(index=0, delta=delta)]))
+    assert streamed.choices[0].message.content == "xxx"
+    assert streamed.choices[0].message.tool_calls == []

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from combee.core.formats.intake import LineError
+from combee.core.formats.intake import LineError, lines_of
 from combee.core.names.identity import content_id
 from combee.core.text.condensing import Step, condensed, cut_end
 from combee.core.text.shortening import cut, size
@@ -110,7 +110,7 @@ def json_object(text: str, what: str) -> dict[str, Any]:
 
 def json_lines(text: str) -> Iterator[dict[str, Any]]:
     """Yield the objects of a file of JSON lines; broken and half-written lines are skipped."""
-    for line in text.splitlines():
+    for line in lines_of(text):
         try:
             value = json.loads(line)
         except (ValueError, RecursionError):
