@@ -42,7 +42,7 @@ def read(
 def _read(method: Method, base: Playbook, part: Part[Sequence[Item], Reply]) -> Part[Sequence[Item], Answer]:
     items, usage = part.items, part.usage
     if part.answer is None:
-        return Part(items=items, problem=part.problem, usage=usage)
+        return Part(items=items, problem=part.problem, is_too_long=part.is_too_long, usage=usage)
     sources, words = [_behind(item) for item in items], [_words(item) for item in items]
     answer = method.read(base, ops.in_words(part.answer, words), sources)
     if answer.unusable and not answer.operations:
@@ -53,24 +53,45 @@ def _read(method: Method, base: Playbook, part: Part[Sequence[Item], Reply]) -> 
 
 
 def of_group(
-    method: Method, base: Playbook, parts: Sequence[Part[Sequence[GroupMember], Answer]], *, note: str = ""
+    method: Method,
+    base: Playbook,
+    parts: Sequence[Part[Sequence[GroupMember], Answer]],
+    control: Sequence[Part[Sequence[GroupMember], Answer]] = (),
+    *,
+    note: str = "",
 ) -> NodeResult:
-    """Return a group's result from its calls; replies that stay unusable are a failed result, not an error."""
+    """Return a group's result from its calls; replies that stay unusable are a failed result, not an error.
+
+    Where the model answered the ``control``, a text made the reply unusable: no lesson is lost by that, and the root
+    carries them all.
+    """
     ids = frozenset(entry.id for entry in base.entries)
+    is_sound = any(part.answer is not None for part in control)
     answers = [part.answer for part in parts if part.answer is not None]
     operations = tuple(chain.from_iterable(answer.operations for answer in answers))
-    through = ((member, part.answer is not None) for part in parts for member in part.items)
+    through = [
+        (member, part.answer is not None or (is_sound and is_unusable(part)))
+        for part in parts
+        for member in part.items
+    ]
     seen = (_one_seen(member, ids if is_through else None) for member, is_through in through)
     if len(answers) > 1:
         operations = method.merge(base, operations)
+    is_failed = not any(is_through for _, is_through in through)
+    spent = _spent((*parts, *control)) if parts else {"usage": SKIPPED}
     return NodeResult(
-        status="failed" if not answers else "ok" if operations else "empty",
+        status="failed" if is_failed else "ok" if operations else "empty",
         reason=reasons((note, *(part.problem for part in parts))),
         operations=operations,
         known=tuple(_known(parts)),
         seen=tuple(_with_dropped(seen, parts)),
-        **(_spent(parts) if parts else {"usage": SKIPPED}),
+        **{**spent, "usage": spent["usage"] + Usage(checks=len(control))},
     )
+
+
+def is_unusable(part: Part[Any, Any]) -> bool:
+    """Return whether a call has no answer though its items are not too long: they or the model are at fault."""
+    return part.answer is None and not part.is_too_long
 
 
 def of_combine(
