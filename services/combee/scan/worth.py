@@ -281,7 +281,8 @@ def fitted(
     PoisonError
         When nothing is left to leave out.
     """
-    for candidate in chain([result], shorter(result)):
+    is_carried = node.parent is not None and plan.settings.carry and plan.settings.holds == "entries"
+    for candidate in chain([result], shorter(result, is_carried=is_carried)):
         own = candidate.model_copy(update={"reason": candidate.reason[:MAX_REASON_CHARS]})
         try:
             if node.parent is None:
@@ -302,13 +303,14 @@ def fitted(
     raise AssertionError("a result that cannot be shortened is poison")
 
 
-def shorter(result: NodeResult) -> Iterator[NodeResult]:
+def shorter(result: NodeResult, *, is_carried: bool = False) -> Iterator[NodeResult]:
     """Yield ever smaller results of a node; the reason of each names what was left out.
 
     Bookkeeping goes first: most tags of a reflection; evidence of which other operations hold a copy; then all tags
     and the entries that calls were shown; then most names of what an operation or a known entry rests on. Operations
-    go last, the longest per reflection first; reflections that lose their last one did not get through. Sources stay:
-    what a source may do, and whether it is revoked, depends on them.
+    go last, the longest per reflection first; reflections that lose their last one did not get through, unless the
+    root carries what no operation says (``is_carried``): only the model claims that they rest on long ones. Sources
+    stay: what a source may do, and whether it is revoked, depends on them.
 
     Raises
     ------
@@ -337,7 +339,7 @@ def shorter(result: NodeResult) -> Iterator[NodeResult]:
         only = cut.model_copy(
             update={
                 "operations": tuple(cut.operations[n] for n in sorted(left)),
-                "seen": _without(bare, _lost(result, left)),
+                "seen": bare if is_carried else _without(bare, _lost(result, left)),
             }
         )
         yield _noted(only, f"{len(whole) - len(left)} operations, {note}")

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from combee.adapters.ports import PoisonError, PromptTooLongError
+from combee.core.batching import tree
 from combee.core.playbook.versions import empty
 from combee.scan.aggregate import Aggregator
-from combee.scan.worth import shorter
+from combee.scan.worth import fitted, shorter
 from combee_schemas.base import Shown, Source, SourceNames
 from combee_schemas.codec import encode
 from combee_schemas.model import Prompt
@@ -295,6 +296,19 @@ def test_no_operation_goes_while_most_names_of_what_they_rest_on_can() -> None:
     assert {len(one.evidence) for one in short.operations} == {EVIDENCE_KEPT}
     assert [s.reflection_id for s in short.seen if s.ok] == [s.reflection_id for s in whole.seen]
     assert f"evidence beyond {EVIDENCE_KEPT} each" in short.reason
+
+
+@pytest.mark.parametrize(
+    ("carry", "level", "all_stay"), [(True, 0, True), (False, 0, False), (True, 1, False)]
+)
+def test_who_loses_his_last_operation_below_a_root_that_carries_stays(
+    *, carry: bool, level: int, all_stay: bool
+) -> None:
+    plan = child(0, ()).plan.model_copy(update={"settings": PlanSettings(carry=carry), "widths": (2, 1)})
+    node = tree.node_at(plan.batch_id, plan.widths, level, 0)
+    made, _ = fitted(plan, 0, node, large(operations=400, ids=400, content="x" * 3_000, evidence=1))
+    assert len(made.result.operations) < 400
+    assert all(seen.ok for seen in made.result.seen) is all_stay
 
 
 @pytest.mark.usefixtures("small_records")
