@@ -258,13 +258,16 @@ def _one_seen(member: GroupMember, ids: Collection[str] | None) -> Seen:
     shown = reflection.shown if ids is not None else None
     # The last tag of an entry holds.
     tags = {tag.id: tag for tag in reflection.bullet_tags if tag.id in ids} if shown and ids else {}
+    source = reflection.source
+    if source and source.proof:  # free text, of which those of a large batch do not fit a record
+        source = source.model_copy(update={"proof": ""})
     return Seen(
         reflection_id=reflection.reflection_id,
         offset=member.offset,
         ok=ids is not None,
         tags=tuple(tags.values())[:TAGS_KEPT],
         shown_version=shown.version if shown else None,
-        source=reflection.source,
+        source=source,
     )
 
 

@@ -342,3 +342,9 @@ def test_ids_that_alone_are_too_many_are_poison() -> None:
     seen = tuple(Seen(reflection_id=one, offset=0) for one in names)
     with pytest.raises(PoisonError, match="smaller batch size"):
         fitting(NodeResult(status="ok", seen=seen))
+
+
+async def test_a_producer_s_free_text_about_its_source_takes_no_room_in_a_record() -> None:
+    claim = Source(name="shop", proof="x" * 200)
+    result = await learned(echo, reflections("Pay within 14 days.", "Ship by rail.", source=claim))
+    assert {seen.source for seen in result.seen} == {Source(name="shop")}
