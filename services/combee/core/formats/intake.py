@@ -123,7 +123,7 @@ def read_line(text: str, playbook: str, ignored: dict[str, Unknown] | None = Non
     """
     try:
         fields = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise LineError(f"not JSON: {error}") from error
     if not isinstance(fields, dict):
         raise LineError(f"expected an object: {SHAPES}")
@@ -150,7 +150,7 @@ def read_outcome(text: str, playbook: str, ignored: dict[str, Unknown]) -> Outco
     """
     try:
         fields = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     others = {*TRACE_NAMES, *TASK_NAMES, *ACE_REFLECTION, *GEPA_RECORD, "target"}
     if not isinstance(fields, dict) or "run_id" not in fields or others & fields.keys():
