@@ -239,7 +239,8 @@ class Usage(Sparse):
     """Calls not made: nothing to combine or a single proposal, still too long after cutting, or refused by the
     server."""
     checks: int = 0
-    """Additional calls of a root: the check of its result, one about what that does not say, and embeddings."""
+    """Additional calls: of a root the check of its result, one about what that does not say, and embeddings; of a
+    group without a usable reply one that tells whether the model has any."""
     hedges: int = 0
     """Duplicate calls made because the first was slow; the loser's tokens are estimated as the winner's."""
     left_out: int = 0

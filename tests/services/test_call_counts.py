@@ -97,17 +97,18 @@ async def test_replies_that_stay_unusable_count_with_their_re_asks() -> None:
     used = await usage(failing(is_combine, poison(calls=2)))
     assert (used.calls, used.re_asks) == (K + 2, 1)
     used = await usage(failing(lambda prompt: not is_combine(prompt), poison(calls=2)))
-    assert (used.calls, used.re_asks, used.skips) == (2 * K, K, 1)
+    # Each group's call is followed by one about the control.
+    assert (used.calls, used.checks, used.re_asks, used.skips) == (4 * K, K, 2 * K, 1)
 
 
 async def test_prompts_that_the_server_refuses_count_as_calls_not_made() -> None:
     used = await usage(failing(lambda _: True, poison(calls=0)))
-    assert (used.calls, used.skips) == (0, K + 1)
+    assert (used.calls, used.checks, used.skips) == (0, K, 2 * K + 1)
 
 
 async def test_replies_of_which_nothing_can_be_used_count() -> None:
     used = await usage(lambda _: {"operations": ["none"]})
-    assert (used.calls, used.skips) == (K, 1)
+    assert (used.calls, used.checks, used.skips) == (2 * K, K, 1)
 
 
 class ReAskedModel(ScriptedModel):

@@ -156,7 +156,10 @@ class World:
 
     def __init__(self, at: str, error: CombeeError) -> None:
         self.fault = Fault(at, error)
-        self.deployment = Deployment(model=ScriptedModel(self.answer), partitions=1, batch_size=1)
+        # Nothing is carried: a lesson for which the model has no reply is lost.
+        self.deployment = Deployment(
+            model=ScriptedModel(self.answer), partitions=1, batch_size=1, carry=False
+        )
         self.log = self.deployment.log
         self._asking = at == "ask"
 

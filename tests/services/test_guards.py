@@ -14,7 +14,6 @@ from combee.core.names import identity
 from combee.process.worker import manifest_cache
 from combee.publish import publisher
 from combee_schemas import topics
-from combee_schemas.base import Usage
 from combee_schemas.batch import Batch, Member
 from combee_schemas.codec import encode
 from combee_schemas.command import Command
@@ -246,7 +245,7 @@ async def test_the_services_read_and_write_what_the_map_says_and_nothing_else(
         await without_scan.until(lambda: bool(ledger.batches(without_scan.log)))
         for number in range(100, 130):
             # A sign that the model answers others: only then is a batch without a version given up.
-            await without_scan.log.produce(outgoing(reflection(number, "a", usage=Usage(calls=1))))
+            await without_scan.log.produce(outgoing(ledger.answered(number, "a")))
             without_scan.advance(30)
             assert without_scan.shuffler is not None
             await without_scan.shuffler.turn()

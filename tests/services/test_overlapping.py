@@ -13,7 +13,6 @@ from combee.adapters.ports import Outgoing
 from combee.core.playbook.versions import empty
 from combee.log.inspection.audit import audit
 from combee_schemas import topics
-from combee_schemas.base import Usage
 from combee_schemas.codec import encode
 from combee_schemas.command import Command
 from combee_schemas.model import Prompt, Reply
@@ -171,8 +170,7 @@ async def wait_out(deployment: Deployment, seconds: int) -> None:
     assert deployment.shuffler is not None
     for tick in range(seconds // 30):
         number = COUNT + tick + int(deployment.clock.monotonic())
-        sign = reflection(number, "a", usage=Usage(calls=1))
-        await deployment.log.produce(outgoing(sign))
+        await deployment.log.produce(outgoing(ledger.answered(number, "a")))
         deployment.advance(30)
         await deployment.shuffler.turn()
         # A root is checked in a thread, which this clock does not wait for.

@@ -18,7 +18,7 @@ from support import ledger
 from support.deployment import Deployment, one_batch
 from support.hostile import FATES, REPLIES, TEXTS, Fate
 from support.ledger import NAME, batch_of, dead_letters, lessons, reflection
-from support.models import Answer, echo, is_combine, items
+from support.models import Answer, echo, is_combine, is_control, items
 
 COUNT = 9
 ALL = lessons(range(COUNT))
@@ -49,7 +49,7 @@ def leaf_says(body: Any) -> Answer:
 
     def answer(prompt: Prompt) -> Mapping[str, Any]:
         asked.append(prompt)
-        return reply(body, prompt) if prompt is asked[0] else echo(prompt)
+        return reply(body, prompt) if prompt is asked[0] or is_control(prompt) else echo(prompt)
 
     return answer
 

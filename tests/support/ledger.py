@@ -9,9 +9,9 @@ from combee.adapters.memory import MemoryLog
 from combee.adapters.ports import Log, Outgoing, Record, TopicPartition
 from combee.core.batching import tree
 from combee.core.batching.plan import deal_batch
-from combee.core.names.identity import node_id
+from combee.core.names.identity import node_id, reflection_id
 from combee_schemas import topics
-from combee_schemas.base import Message
+from combee_schemas.base import Message, Usage
 from combee_schemas.batch import Batch
 from combee_schemas.codec import CodecError, decode
 from combee_schemas.command import Command
@@ -31,6 +31,13 @@ def reflection(number: int, playbook: str = NAME, **fields: object) -> Reflectio
     return Reflection.model_validate(
         {"reflection_id": f"r-{number}", "playbook": playbook, "key_insight": f"lesson {number}", **fields}
     )
+
+
+def answered(number: int, playbook: str) -> Reflection:
+    """Return a reflection that *reflect* made: a sign that the model answers."""
+    run = f"t-{number}"
+    made = {"reflection_id": reflection_id(playbook, run), "trace_id": run, "usage": Usage(calls=1)}
+    return reflection(number, playbook, **made)
 
 
 def lessons(numbers: Iterable[int]) -> set[str]:

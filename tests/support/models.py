@@ -7,6 +7,7 @@ from typing import Any
 
 from combee.adapters.ports import DrainingError
 from combee.core.methods.checking import MAX_QUOTE_WORDS
+from combee.scan.aggregate import CONTROL
 from combee_schemas.base import Usage
 from combee_schemas.model import Prompt, Reply, request_hash
 from combee_sim.roles.fences import unfenced
@@ -23,6 +24,11 @@ def items(prompt: Prompt) -> list[dict[str, Any]]:
 def is_combine(prompt: Prompt) -> bool:
     """Return whether a prompt asks to combine proposals."""
     return "\n<proposals " in prompt.user
+
+
+def is_control(prompt: Prompt) -> bool:
+    """Return whether a prompt only asks whether the model answers at all."""
+    return CONTROL.reflection.key_insight in prompt.user
 
 
 def echo(prompt: Prompt) -> Mapping[str, Any]:
@@ -79,8 +85,9 @@ class ScriptedModel:
 
     @property
     def most_repeats(self) -> int:
-        """How often the most repeated prompt was asked."""
-        return max(Counter((p.system, p.user) for p in self.prompts).values(), default=0)
+        """How often the most repeated prompt about a batch was asked."""
+        asked = Counter((p.system, p.user) for p in self.prompts if not is_control(p))
+        return max(asked.values(), default=0)
 
     async def reply(self, prompt: Prompt) -> Reply:
         """Answer one prompt."""

@@ -14,11 +14,12 @@ from typing import cast
 
 from combee.adapters.ports import LanguageModel
 from combee.core.methods import ace
-from combee.core.methods.method import DEFAULTS, Method
+from combee.core.methods.method import DEFAULTS, Answer, Method
 from combee.core.names.sources import names_of
 from combee.core.playbook import shown
 from combee.core.playbook.results.coverage import Coverage, Question, unchecked
 from combee.core.playbook.trust import names_counted, rules_of
+from combee.core.playbook.versions import empty
 from combee.core.text.similarity.embeddings import model_and_thresholds
 from combee.process.worker.vectors import Vectors
 from combee.scan import asked, worth
@@ -28,7 +29,21 @@ from combee.scan.head_start import HeadStart
 from combee_schemas.batch import Cluster
 from combee_schemas.plan import Plan, PlanSettings
 from combee_schemas.playbook import Playbook
+from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Group, GroupMember, NodeResult, Operation, Partial
+
+Answers = Sequence[Part[Sequence[GroupMember], Answer]]
+CONTROL = GroupMember(
+    offset=0,
+    reflection=Reflection(
+        reflection_id="control",
+        playbook="control",
+        error_identification="2 and 3 were added instead of 2 and 2.",
+        correct_approach="Add the numbers that the task names.",
+        key_insight="Read the numbers in the task again before you add them.",
+    ),
+)
+"""A lesson that every model can turn into a proposal."""
 
 
 def _as_seen_on(base: Playbook, members: Iterable[GroupMember]) -> list[GroupMember]:
@@ -93,9 +108,22 @@ class Aggregator:
 
     async def group(self, base: Playbook, members: Sequence[GroupMember], index: int = 0) -> NodeResult:
         """Return a level-0 node's result."""
+        parts = await self._asked(base, members, waits=index > 0)
+        is_in_doubt = self._checks and any(map(worth.is_unusable, parts))
+        control = await self._control() if is_in_doubt else ()
+        return worth.of_group(self._method, base, parts, control, note=self._note)
+
+    async def answers(self) -> bool:
+        """Return whether the model gives a usable reply about the control, asked in the way of a batch's groups."""
+        return not any(part.answer is None for part in await self._control())
+
+    async def _control(self) -> Answers:
+        base = empty(CONTROL.reflection.playbook)  # a model may take a name for an instruction
+        return await self._asked(base, [CONTROL])
+
+    async def _asked(self, base: Playbook, members: Sequence[GroupMember], *, waits: bool = False) -> Answers:
         call = asked.of_group(self._method, base, _as_seen_on(base, members))
-        parts = worth.read(self._method, base, await self._asking.ask(call, 0, waits=index > 0))
-        return worth.of_group(self._method, base, parts, note=self._note)
+        return worth.read(self._method, base, await self._asking.ask(call, 0, waits=waits))
 
     async def combine(self, base: Playbook, level: int, children: Sequence[Partial]) -> NodeResult:
         """Return an upper node's result: no call for fewer than two children that propose something."""

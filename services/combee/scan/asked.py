@@ -28,13 +28,16 @@ class Part(Generic[Items, A]):
     items: Items
     answer: A | None = None
     problem: str = ""
+    is_too_long: bool = False
+    """Whether there is no answer because the items are too long for the model however they are cut."""
     usage: Usage
     request: str = ""
 
 
-def unanswered(items: Items, problem: str, usage: Usage) -> Part[Items, Any]:
+def unanswered(items: Items, problem: str, usage: Usage, *, is_too_long: bool = False) -> Part[Items, Any]:
     """Return a part without an answer for good; a call without any reply counts as not made."""
-    return Part(items=items, problem=problem, usage=usage if usage.calls else usage + SKIPPED)
+    made = usage if usage.calls else usage + SKIPPED
+    return Part(items=items, problem=problem, is_too_long=is_too_long, usage=made)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,7 +37,7 @@ class Asking:
             if parts:
                 return [replace(parts[0], usage=parts[0].usage + error.usage + SPLIT), *parts[1:]]
             problem = f"too long for the model however it is cut: {error}" if is_too_long else str(error)
-            return [unanswered(call.items, problem, error.usage)]
+            return [unanswered(call.items, problem, error.usage, is_too_long=is_too_long)]
         return [Part(items=call.items, answer=reply.body, usage=reply.usage, request=reply.request)]
 
     async def _reply(self, call: Call[Items], level: int, *, waits: bool) -> Reply:

@@ -16,7 +16,6 @@ The loop commits an offset once ``handle`` has returned, so the log is the only 
 import asyncio
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from weakref import WeakValueDictionary
 
 import structlog
@@ -34,7 +33,6 @@ from combee.adapters.ports import (
 from combee.core.batching import planned, stragglers, tree
 from combee.core.batching.tree import Node
 from combee.core.names import identity
-from combee.core.playbook.versions import empty
 from combee.log.history import reflections_at
 from combee.process.settings.methods import method_of, templates_of
 from combee.process.worker import manifest_cache
@@ -52,23 +50,11 @@ from combee_schemas import topics
 from combee_schemas.base import playbook_of
 from combee_schemas.plan import Plan
 from combee_schemas.playbook import Playbook
-from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Group, GroupMember, NodeResult, Partial, Planned
 
 logger = structlog.get_logger()
 
 LEAVES = topics.GROUPS.name
-CONTROL = GroupMember(
-    offset=0,
-    reflection=Reflection(
-        reflection_id="control",
-        playbook="control",
-        error_identification="2 and 3 were added instead of 2 and 2.",
-        correct_approach="Add the numbers that the task names.",
-        key_insight="Read the numbers in the task again before you add them.",
-    ),
-)
-"""A lesson that every model can turn into a proposal."""
 ARRIVAL_S = 0.25
 """Seconds to wait for the base version in the local view before reading it from history."""
 LOGGED_KEPT = 100
@@ -178,16 +164,10 @@ class ScanHandler:
             if result is None:
                 return
             if result.status == "failed":
-                control = partial(self._answers, plan)
-                await self._limiter.failed(plan.playbook, len(group.members), control=control)
+                await self._limiter.failed(plan.playbook, len(group.members), control=aggregator.answers)
             else:
                 self._limiter.passed(plan.playbook, len(group.members))
             await self._emit(group, node, result)
-
-    async def _answers(self, plan: Plan) -> bool:
-        """Return whether the model gives a usable reply about the control, asked in the way of a batch's groups."""
-        base = empty(CONTROL.reflection.playbook)  # a model may take a name for an instruction
-        return (await self._aggregator(plan, 0).group(base, [CONTROL])).status != "failed"
 
     async def _child(self, child: Partial, record: Record) -> None:
         level = LEVELS[record.topic]

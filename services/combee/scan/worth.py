@@ -42,7 +42,7 @@ def read(
 def _read(method: Method, base: Playbook, part: Part[Sequence[Item], Reply]) -> Part[Sequence[Item], Answer]:
     items, usage = part.items, part.usage
     if part.answer is None:
-        return Part(items=items, problem=part.problem, usage=usage)
+        return Part(items=items, problem=part.problem, is_too_long=part.is_too_long, usage=usage)
     sources, words = [_behind(item) for item in items], [_words(item) for item in items]
     answer = method.read(base, ops.in_words(part.answer, words), sources)
     if answer.unusable and not answer.operations:
@@ -53,24 +53,45 @@ def _read(method: Method, base: Playbook, part: Part[Sequence[Item], Reply]) -> 
 
 
 def of_group(
-    method: Method, base: Playbook, parts: Sequence[Part[Sequence[GroupMember], Answer]], *, note: str = ""
+    method: Method,
+    base: Playbook,
+    parts: Sequence[Part[Sequence[GroupMember], Answer]],
+    control: Sequence[Part[Sequence[GroupMember], Answer]] = (),
+    *,
+    note: str = "",
 ) -> NodeResult:
-    """Return a group's result from its calls; replies that stay unusable are a failed result, not an error."""
+    """Return a group's result from its calls; replies that stay unusable are a failed result, not an error.
+
+    Where the model answered the ``control``, a text made the reply unusable: no lesson is lost by that, and the root
+    carries them all.
+    """
     ids = frozenset(entry.id for entry in base.entries)
+    is_sound = any(part.answer is not None for part in control)
     answers = [part.answer for part in parts if part.answer is not None]
     operations = tuple(chain.from_iterable(answer.operations for answer in answers))
-    through = ((member, part.answer is not None) for part in parts for member in part.items)
+    through = [
+        (member, part.answer is not None or (is_sound and is_unusable(part)))
+        for part in parts
+        for member in part.items
+    ]
     seen = (_one_seen(member, ids if is_through else None) for member, is_through in through)
     if len(answers) > 1:
         operations = method.merge(base, operations)
+    is_failed = not any(is_through for _, is_through in through)
+    spent = _spent((*parts, *control)) if parts else {"usage": SKIPPED}
     return NodeResult(
-        status="failed" if not answers else "ok" if operations else "empty",
+        status="failed" if is_failed else "ok" if operations else "empty",
         reason=reasons((note, *(part.problem for part in parts))),
         operations=operations,
         known=tuple(_known(parts)),
         seen=tuple(_with_dropped(seen, parts)),
-        **(_spent(parts) if parts else {"usage": SKIPPED}),
+        **{**spent, "usage": spent["usage"] + Usage(checks=len(control))},
     )
+
+
+def is_unusable(part: Part[Any, Any]) -> bool:
+    """Return whether a call has no answer though its items are not too long: they or the model are at fault."""
+    return part.answer is None and not part.is_too_long
 
 
 def of_combine(
@@ -237,13 +258,16 @@ def _one_seen(member: GroupMember, ids: Collection[str] | None) -> Seen:
     shown = reflection.shown if ids is not None else None
     # The last tag of an entry holds.
     tags = {tag.id: tag for tag in reflection.bullet_tags if tag.id in ids} if shown and ids else {}
+    source = reflection.source
+    if source and source.proof:  # free text, of which those of a large batch do not fit a record
+        source = source.model_copy(update={"proof": ""})
     return Seen(
         reflection_id=reflection.reflection_id,
         offset=member.offset,
         ok=ids is not None,
         tags=tuple(tags.values())[:TAGS_KEPT],
         shown_version=shown.version if shown else None,
-        source=reflection.source,
+        source=source,
     )
 
 
@@ -260,7 +284,8 @@ def fitted(
     PoisonError
         When nothing is left to leave out.
     """
-    for candidate in chain([result], shorter(result)):
+    is_carried = node.parent is not None and plan.settings.carry and plan.settings.holds == "entries"
+    for candidate in chain([result], shorter(result, is_carried=is_carried)):
         own = candidate.model_copy(update={"reason": candidate.reason[:MAX_REASON_CHARS]})
         try:
             if node.parent is None:
@@ -281,13 +306,14 @@ def fitted(
     raise AssertionError("a result that cannot be shortened is poison")
 
 
-def shorter(result: NodeResult) -> Iterator[NodeResult]:
+def shorter(result: NodeResult, *, is_carried: bool = False) -> Iterator[NodeResult]:
     """Yield ever smaller results of a node; the reason of each names what was left out.
 
     Bookkeeping goes first: most tags of a reflection; evidence of which other operations hold a copy; then all tags
     and the entries that calls were shown; then most names of what an operation or a known entry rests on. Operations
-    go last, the longest per reflection first; reflections that lose their last one did not get through. Sources stay:
-    what a source may do, and whether it is revoked, depends on them.
+    go last, the longest per reflection first; reflections that lose their last one did not get through, unless the
+    root carries what no operation says (``is_carried``): only the model claims that they rest on long ones. Sources
+    stay: what a source may do, and whether it is revoked, depends on them.
 
     Raises
     ------
@@ -316,7 +342,7 @@ def shorter(result: NodeResult) -> Iterator[NodeResult]:
         only = cut.model_copy(
             update={
                 "operations": tuple(cut.operations[n] for n in sorted(left)),
-                "seen": _without(bare, _lost(result, left)),
+                "seen": bare if is_carried else _without(bare, _lost(result, left)),
             }
         )
         yield _noted(only, f"{len(whole) - len(left)} operations, {note}")

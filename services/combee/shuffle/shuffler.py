@@ -46,6 +46,7 @@ from combee.adapters.ports import (
 )
 from combee.core.batching.limits import SHUFFLE_LIMITS, ShuffleLimits
 from combee.core.batching.window import Waiting, due
+from combee.core.names.identity import is_derived
 from combee.core.names.sources import counted_name
 from combee.core.names.tenants import Tenants
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
@@ -285,7 +286,8 @@ class Shuffler:
             )
             await self._log.produce(moved)
             return
-        if reflection.usage.calls:
+        # An agent that reflects by itself asks another model.
+        if reflection.usage.calls and is_derived(reflection):
             self._overdue.model_heartbeat()
         attempt, failed_on = 0, None
         if (claim := claimed_attempt(record.headers)) is not None:

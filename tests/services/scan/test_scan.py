@@ -20,7 +20,7 @@ from support.clock import ManualClock
 from support.deployment import Deployment, one_batch
 from support.flat import flat
 from support.ledger import NAME, batch_of, dead_letters, lessons, outgoing, reflection
-from support.models import Answer, ModelClient, ScriptedModel, echo, is_combine, items
+from support.models import Answer, ModelClient, ScriptedModel, echo, is_combine, is_control, items
 from support.planned import PlanningDeployment
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
@@ -70,7 +70,7 @@ async def test_a_leaf_that_fails_for_good_still_completes_the_tree_and_other_cop
 
     deployment = await one_batch(failing(first_leaf, PoisonError("no use")))
     statuses = sorted(one.result.status for one in ledger.messages(deployment.log, topics.SCAN[1], Partial))
-    assert statuses == ["failed", "ok", "ok"]
+    assert statuses == ["empty", "ok", "ok"]
     assert learned(deployment) == lessons(NUMBERS)
     assert not batch_of(version(deployment)).degraded
     assert dead_letters(deployment.log) == []
@@ -78,7 +78,10 @@ async def test_a_leaf_that_fails_for_good_still_completes_the_tree_and_other_cop
 
 async def test_reflections_of_which_no_copy_survives_are_dead_lettered_with_their_bytes() -> None:
     deployment = await one_batch(
-        failing(lambda prompt: "lesson 3" in texts(prompt), PoisonError("I do not like lesson 3"))
+        failing(
+            lambda prompt: "lesson 3" in texts(prompt) or is_control(prompt),
+            PoisonError("I do not like lesson 3"),
+        )
     )
     lost = [seen for seen in update(deployment).result.seen if not seen.ok]
     assert "r-3" in {seen.reflection_id for seen in lost}
@@ -90,6 +93,21 @@ async def test_reflections_of_which_no_copy_survives_are_dead_lettered_with_thei
         assert (one.origin_topic, one.origin_offset, one.playbook) == ("reflections", number, NAME)
     assert learned(deployment) == lessons(NUMBERS) - {f"lesson {one[2:]}" for one in letters}
     assert batch_of(version(deployment)).degraded
+
+
+@pytest.mark.parametrize("trust", ["team", "public"])
+async def test_a_source_that_makes_every_reply_unusable_costs_no_lesson(trust: str) -> None:
+    def about(prompt: Prompt) -> bool:
+        return not texts(prompt).isdisjoint({"lesson 0", "lesson 1", "lesson 2"})
+
+    for answer in (
+        failing(about, PoisonError("the prompt was flagged")),
+        lambda prompt: {"operations": ["none"]} if about(prompt) else echo(prompt),
+    ):
+        # Each group has a copy of one of them, and so has the question about what is left.
+        deployment = await one_batch(answer, trust=trust)
+        assert learned(deployment) == lessons(NUMBERS)
+        assert dead_letters(deployment.log) == []
 
 
 async def test_a_batch_of_which_nothing_survives_still_gets_its_version() -> None:

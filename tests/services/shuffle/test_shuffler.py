@@ -1,5 +1,5 @@
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import replace
 from random import Random
@@ -44,7 +44,6 @@ REFLECTIONS, COMMANDS = topics.REFLECTIONS.name, topics.COMMANDS.name
 HOME = 1
 """The partition of NAME when there are two."""
 SOURCE = TopicPartition(topic=REFLECTIONS, partition=HOME)
-ANSWERED = {"usage": {"calls": 1}}
 """A reflection that shows that the model answers."""
 
 
@@ -645,11 +644,17 @@ def emitted(log: MemoryLog) -> Mapping[str, int]:
     return {node: groups.count(node) for node in groups}
 
 
-async def wait_out(log: MemoryLog, clock: ManualClock, rig: Shuffling, seconds: float, **fields: Any) -> None:
-    """Let time pass, with a sign every half minute that the model answers (``fields`` say so)."""
+async def wait_out(
+    log: MemoryLog,
+    clock: ManualClock,
+    rig: Shuffling,
+    seconds: float,
+    sign: Callable[[int, str], Reflection] = ledger.answered,
+) -> None:
+    """Let time pass, with a reflection every half minute: a sign that the model answers, or none."""
     for tick in range(int(seconds // 30)):
         clock.advance(30)
-        await publish(log, reflection(tick, "a", **fields))
+        await publish(log, sign(tick, "a"))
         await rig.step()
 
 
@@ -662,10 +667,10 @@ async def test_a_batch_without_a_version_is_emitted_again_under_the_same_ids_the
         await rig.step()
         first = emitted(log)
         assert set(first.values()) == {1}
-        await wait_out(log, clock, rig, 690, **ANSWERED)
+        await wait_out(log, clock, rig, 690)
         assert emitted(log) == dict.fromkeys(first, 3)
         assert ledger.messages(log, topics.UPDATES, Update) == []
-        await wait_out(log, clock, rig, 300, **ANSWERED)
+        await wait_out(log, clock, rig, 300)
     (update,) = ledger.messages(log, topics.UPDATES, Update)
     assert update.result.status == "failed"
     assert {seen.reflection_id for seen in update.result.seen if not seen.ok} == {f"r-{n}" for n in range(5)}
@@ -678,20 +683,26 @@ async def test_a_batch_whose_reflections_have_expired_is_closed_degraded(
         await publish(log, *(reflection(n) for n in range(5)))
         await rig.step()
         log.expire(SOURCE, 5)
-        await wait_out(log, clock, rig, 61, **ANSWERED)
+        await wait_out(log, clock, rig, 61)
     (update,) = ledger.messages(log, topics.UPDATES, Update)
     assert update.node_id == f"degraded-{update.plan.batch_id}"
     assert update.result.reason == "its reflections have expired"
 
 
+def by_itself(number: int, playbook: str) -> Reflection:
+    """Return a reflection of an agent that asked another model, or says so."""
+    return reflection(number, playbook, trace_id=f"t-{number}", usage={"calls": 1})
+
+
+@pytest.mark.parametrize("sign", [reflection, by_itself])
 async def test_a_batch_is_not_given_up_while_the_model_answers_nobody(
-    log: MemoryLog, clock: ManualClock
+    log: MemoryLog, clock: ManualClock, sign: Callable[[int, str], Reflection]
 ) -> None:
     settings = {"batch_timeout_s": 300, "retries": 1, "batch_size": 1000, "max_wait_s": 1e9}
     async with shuffling(log, clock, **settings) as rig:
         await publish(log, *(reflection(n) for n in range(5)), flush(4))
         await rig.step()
-        await wait_out(log, clock, rig, 3600)
+        await wait_out(log, clock, rig, 3600, sign)
     assert ledger.messages(log, topics.UPDATES, Update) == []
 
 

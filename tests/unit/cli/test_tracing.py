@@ -156,9 +156,11 @@ def test_publish_takes_many_lines_and_gives_the_same_line_the_same_id(empty: Dep
 
 
 def test_publish_names_bad_lines_and_goes_on(empty: Deployment) -> None:
-    text = '{"key_insight": "one"}\nnot json\n{"question": "q", "target": "t"}\n'
+    deep = "[" * 100_000
+    text = f'{{"key_insight": "one"}}\nnot json\n{{"question": "q", "target": "t"}}\n{deep}\n'
     result = run("publish", "-", stdin=text)
     assert result.exit_code == 3
     assert "standard input:2: not JSON" in result.stderr
     assert "standard input:3: a sample needs an agent" in result.stderr
+    assert "standard input:4: not JSON" in result.stderr
     assert len(ledger.messages(empty.log, topics.REFLECTIONS, Reflection)) == 1

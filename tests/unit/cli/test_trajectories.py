@@ -1,6 +1,7 @@
 """``combee learn --from FORMAT DIR`` finds the runs in a folder, and says what it leaves out."""
 
 import io
+import json
 import shutil
 from pathlib import Path
 
@@ -65,6 +66,17 @@ def test_a_broken_run_is_named_and_the_others_are_read(tmp_path: Path) -> None:
 
     assert (len(traces), rejected) == (1, 1)
     assert "sum-file__Ab12Cd3/result.json: agent/trajectory.json: not JSON" in said
+
+
+@pytest.mark.parametrize("agent", ["a text", [1]])
+def test_a_run_of_another_shape_is_named_and_the_others_are_read(tmp_path: Path, agent: object) -> None:
+    folder = shutil.copytree(SAMPLES / "harbor", tmp_path / "jobs")
+    (odd,) = folder.glob("*/sum-file*/agent/trajectory.json")
+    odd.write_text(json.dumps(json.loads(odd.read_text()) | {"agent": agent}))
+    traces, rejected, said = read(folder, "harbor")
+
+    assert (len(traces), rejected) == (1, 1)
+    assert "sum-file__Ab12Cd3/result.json: not a run of harbor" in said
 
 
 def test_what_is_personal_is_taken_out_and_counted(

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from combee.adapters.ports import PoisonError, PromptTooLongError
+from combee.core.batching import tree
 from combee.core.playbook.versions import empty
 from combee.scan.aggregate import Aggregator
-from combee.scan.worth import shorter
+from combee.scan.worth import fitted, shorter
 from combee_schemas.base import Shown, Source, SourceNames
 from combee_schemas.codec import encode
 from combee_schemas.model import Prompt
@@ -297,6 +298,19 @@ def test_no_operation_goes_while_most_names_of_what_they_rest_on_can() -> None:
     assert f"evidence beyond {EVIDENCE_KEPT} each" in short.reason
 
 
+@pytest.mark.parametrize(
+    ("carry", "level", "all_stay"), [(True, 0, True), (False, 0, False), (True, 1, False)]
+)
+def test_who_loses_his_last_operation_below_a_root_that_carries_stays(
+    *, carry: bool, level: int, all_stay: bool
+) -> None:
+    plan = child(0, ()).plan.model_copy(update={"settings": PlanSettings(carry=carry), "widths": (2, 1)})
+    node = tree.node_at(plan.batch_id, plan.widths, level, 0)
+    made, _ = fitted(plan, 0, node, large(operations=400, ids=400, content="x" * 3_000, evidence=1))
+    assert len(made.result.operations) < 400
+    assert all(seen.ok for seen in made.result.seen) is all_stay
+
+
 @pytest.mark.usefixtures("small_records")
 def test_names_of_what_is_known_go_before_operations_too() -> None:
     whole = large(operations=5, ids=1_600, evidence=0)
@@ -328,3 +342,9 @@ def test_ids_that_alone_are_too_many_are_poison() -> None:
     seen = tuple(Seen(reflection_id=one, offset=0) for one in names)
     with pytest.raises(PoisonError, match="smaller batch size"):
         fitting(NodeResult(status="ok", seen=seen))
+
+
+async def test_a_producer_s_free_text_about_its_source_takes_no_room_in_a_record() -> None:
+    claim = Source(name="shop", proof="x" * 200)
+    result = await learned(echo, reflections("Pay within 14 days.", "Ship by rail.", source=claim))
+    assert {seen.source for seen in result.seen} == {Source(name="shop")}

@@ -19,7 +19,7 @@ from combee_schemas.plan import PlanSettings, Trust
 from combee_schemas.playbook import Entry, Playbook
 from combee_schemas.reflection import BulletTag
 from combee_schemas.scan import NodeResult, Operation, OperationKind, Partial
-from support.models import Answer, ModelClient, ScriptedModel, checked, echo, is_combine, items
+from support.models import Answer, ModelClient, ScriptedModel, checked, echo, is_combine, is_control, items
 from support.rows import each_row
 from support.scanned import contents, covered, learned, reflections
 
@@ -443,7 +443,7 @@ async def test_a_reflection_that_did_not_get_through_is_not_carried() -> None:
     def refusing(prompt: Prompt) -> Mapping[str, Any]:
         if len(items(prompt)) > 1:
             raise PromptTooLongError("too long")
-        if LESSONS[0] in prompt.user:
+        if LESSONS[0] in prompt.user or is_control(prompt):
             raise PoisonError("no usable reply")
         return echo(prompt)
 

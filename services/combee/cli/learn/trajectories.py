@@ -71,7 +71,12 @@ def _read(
         path.relative_to(base).as_posix(): path.read_text("utf-8", errors="replace")
         for path in sorted({mark, *beside})
     }
-    run = form.read(files, mark.relative_to(base).as_posix())
+    try:
+        run = form.read(files, mark.relative_to(base).as_posix())
+    except LineError:
+        raise
+    except (AttributeError, LookupError, TypeError, ValueError) as error:  # a part of another shape
+        raise LineError(f"not a run of {form.name}: {error}") from error
     if run is None:
         return None
     place = (mark if form.up == 0 else base).relative_to(root).as_posix()

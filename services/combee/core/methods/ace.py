@@ -181,7 +181,7 @@ def read_reflection(
 
 def _text(value: object) -> str:
     """Return a model's text, clean and cut."""
-    return clean(str(value or ""))[:MAX_FIELD_CHARS]
+    return clean(str(value or "")[: 2 * MAX_FIELD_CHARS])[:MAX_FIELD_CHARS]
 
 
 def _tags(value: object, shown: set[str]) -> tuple[BulletTag, ...]:

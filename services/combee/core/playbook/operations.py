@@ -163,7 +163,7 @@ def _claims(value: object, sources: Sources) -> dict[int, str]:
     claims: dict[int, str] = {}
     for claim in value if isinstance(value, list) else ():
         given = claim if isinstance(claim, dict) else {}
-        for n in _numbers([given.get("n")], sources):
+        for n in set(_numbers([given.get("n")], sources)).difference(claims):
             for entry_id in _texts([given.get("entry_id")]):
                 claims.setdefault(n, entry_id)
     return claims

@@ -198,8 +198,11 @@ def printable(text: str) -> str:
 
 
 def clean_line(text: str, limit: int) -> str:
-    """Return a text on one line, clean, of at most ``limit`` characters."""
-    line = " ".join(clean(" ".join(text.split())).split())
+    """Return a text on one line, clean, of at most ``limit`` characters.
+
+    Only its beginning is read, of twice as many characters: a model's reply may have millions.
+    """
+    line = " ".join(clean(" ".join(text.split())[: 2 * limit]).split())
     return line if len(line) <= limit else clean(line[:limit]).rstrip()
 
 

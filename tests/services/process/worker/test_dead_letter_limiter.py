@@ -26,7 +26,7 @@ from support import ledger
 from support.clock import ManualClock
 from support.deployment import Deployment
 from support.ledger import NAME, outgoing, records, reflection
-from support.models import ModelClient, ScriptedModel, echo, is_combine
+from support.models import ModelClient, ScriptedModel, echo, is_combine, is_control
 from support.rows import each_row
 from support.waiting import until
 
@@ -543,6 +543,8 @@ async def test_a_group_held_back_goes_on_though_more_children_wait_for_it_than_r
 
     def last_leaf_floods(prompt: Prompt) -> Mapping[str, Any]:
         nonlocal leaves
+        if is_control(prompt):
+            raise PoisonError("no use")
         leaves += not is_combine(prompt)
         if leaves == 6:
             leaves += 1

@@ -224,3 +224,10 @@ async def test_ace_reads_the_records_that_gepa_made_of_runs() -> None:
         empty(NAME), [reflection(1).model_copy(update={"key_insight": "", **fields})]
     )
     assert "\nFeedback: It is 42.\n" in prompt.user
+
+
+def test_of_a_reflector_s_text_far_beyond_its_limit_only_the_beginning_is_read() -> None:
+    trace = Trace(trace_id="t-1", playbook=NAME, task="a task")
+    body = {"key_insight": "\u200b" * 2 * ace.MAX_FIELD_CHARS + "x"}
+    with pytest.raises(ValueError, match="empty"):
+        ace.read_reflection(trace, (), body)

@@ -122,6 +122,12 @@ def test_a_clean_line_stays_as_it_is_and_within_its_limit(text: str, limit: int)
     assert len(once.splitlines()) <= 1
 
 
+def test_of_a_text_far_beyond_its_limit_only_the_beginning_is_read() -> None:
+    """Four million characters that a model was told to write took 20 seconds."""
+    assert clean_line("\u200b" * 20 + "x", 10) == ""
+    assert clean_line("\u200b" * 19 + "x", 10) == "x"
+
+
 @each_row("text", JOINED)
 def test_joiners_and_selectors_that_scripts_and_emoji_need_stay(text: str) -> None:
     assert clean(text) == unicodedata.normalize("NFC", text)

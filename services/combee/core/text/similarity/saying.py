@@ -43,11 +43,10 @@ CONFLICTS = 8
 _TURNS = NEGATIONS | {"avoid", "except", "nobody", "nothing", "nowhere", "only", "unless"}
 """Words that turn a lesson; other words of conditions, such as "if" and "until", have too many synonyms."""
 _STOPS = frozenset({".", "?"})
-_EMPTY = frozenset(
-    {"are", "be", "been", "is", "it", "its", "must", "our", "please", "that", "these", "this", "those"}
-    | {"very", "was", "will"}
-)
+_EMPTY = frozenset({"it", "its", "must", "our", "please", "that", "these", "this", "those", "very", "will"})
 """Words without which a sentence says the same; "we" and "you" say who is meant, "should" and "were" may say "if"."""
+_BEING = frozenset({"are", "be", "been", "is", "was"})
+"""Words that stand for each other; without one "who are reported" would be "who reported"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +221,7 @@ def _sentences_of(text: str) -> tuple[Sentence, ...]:
     sentences: list[list[str]] = [[]]
     for word in wording(text).words:
         if word not in _EMPTY and word != ".":
-            sentences[-1].append(word)
+            sentences[-1].append("is" if word in _BEING else word)
         if word in _STOPS:
             sentences.append([])
     return tuple(tuple(sentence) for sentence in sentences if sentence)

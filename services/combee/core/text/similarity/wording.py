@@ -53,6 +53,12 @@ _DOING_FOLLOWS = frozenset({"after", "before", "when", "while"})
 _SUBORDINATE = _DOING_FOLLOWS | {"at", "during", "for", "given", "if", "in", "on", "to", "unless", "with"}
 _CONTRASTS = frozenset({"but", "else", "if", "otherwise", "unless"})
 """Words after which the meaning of a clause depends on the place of the front clause."""
+_ADDRESSING = frozenset(
+    {"advise", "allow", "ask", "call", "email", "enable", "encourage", "expect", "force", "get", "help"}
+    | {"instruct", "invite", "let", "notify", "oblige", "order", "permit", "prompt", "remind", "request"}
+    | {"require", "tell", "trust", "urge", "want", "warn"}
+)
+"""Verbs after which "to" says what somebody else does: "tell the customer to cancel" is not "to cancel, tell …"."""
 _WITH_FRONT = 2
 """Number of clauses in a sentence whose first clause may have moved."""
 _STOPS = (".", "?")
@@ -142,10 +148,17 @@ def _said(sentence: Iterable[Clause]) -> list[str]:
     stop = clauses[-1][-1:] if clauses and clauses[-1][-1] in _STOPS else []
     if stop:
         clauses[-1] = clauses[-1][:-1]
-    if len(clauses) == _WITH_FRONT and clauses[0][0] in _SUBORDINATE and _CONTRASTS.isdisjoint(clauses[1]):
+    if len(clauses) == _WITH_FRONT and _may_follow(*clauses):
         front, main = clauses
         clauses = [main, front[:-1] if front[-1] == ":" else front]
     return [*_comparable(list(chain.from_iterable(clauses))), *stop]
+
+
+def _may_follow(front: Clause, main: Clause) -> bool:
+    """Return whether a front clause says the same behind its main clause."""
+    if front[0] not in _SUBORDINATE or not _CONTRASTS.isdisjoint(main):
+        return False
+    return "to" not in {front[0], *main} or _ADDRESSING.isdisjoint(main)
 
 
 def _without_emphasis(clause: Clause) -> Clause:
@@ -182,10 +195,11 @@ _SHORTEST_PLURAL = 4
 _SHORTEST_DOING = 6
 _DONE = "~"
 _NO_PLURALS = frozenset(
-    {"arms", "customs", "earnings", "goods", "means", "news", "proceeds", "returns", "sales", "savings"}
-    | {"securities", "works"}
+    {"arms", "customs", "earnings", "futures", "goods", "means", "news", "proceeds", "returns", "sales"}
+    | {"savings", "securities", "works"}
+    | {"amqps", "ftps", "https", "imaps", "ldaps", "mqtts", "smtps"}
 )
-"""Words ending in s whose singulars are other words."""
+"""Words ending in s that without it are other words: "https" is not "http"."""
 FIRST_NUMBERS = (
     *("zero", "one", "two", "three", "four", "five", "six"),
     *("seven", "eight", "nine", "ten", "eleven", "twelve"),

@@ -23,6 +23,13 @@ NO_REFUNDS = "No refunds are paid after 30 days"
         ("The parcel is opened. Refund nothing", "Is the parcel opened? Refund nothing"),
         ("The customer should insist, pay the full price", "Should the customer insist, pay the full price"),
         ("The parcel was lost, pay it back", "Were the parcel lost, pay it back"),
+        ("Block users who reported three times", "Block users who are reported three times"),
+        ("Refund what the customer charged", "Refund what the customer was charged"),
+        ("Call the interface over HTTP", "Call the interface over HTTPS"),
+        ("Bind to ldap on port 636", "Bind to ldaps on port 636"),
+        ("Tell the customer to cancel", "To cancel, tell the customer"),
+        ("Do not ask the customer to save time", "To save time, do not ask the customer"),
+        ("Tell customers to call on weekends", "On weekends, tell customers to call"),
     ],
 )
 def test_what_turns_a_lesson_is_not_that_lesson(text: str, lesson: str) -> None:
@@ -39,6 +46,8 @@ def test_what_turns_a_lesson_is_not_that_lesson(text: str, lesson: str) -> None:
         ("When it is late — refund", "Refund when it is late"),
         ("Check the account… and refund", "Check the account and refund"),
         ("Check the id, not the name", "Check the id not the name"),
+        ("If it is late, tell the customer", "Tell the customer if it is late"),
+        ("Refunds must be approved by a lead", "Refunds are approved by a lead"),
     ],
 )
 def test_any_other_comma_or_dash_says_nothing(text: str, lesson: str) -> None:
