@@ -9,6 +9,8 @@ from combee_experiments.running.report import Panel, Report, Table, Verdict, ser
 from combee_experiments.running.setup import Setup
 
 POINTS = 5.0
+JUDGED_FROM = 40
+"""Batch size that the largest one is compared with."""
 COLUMNS = (
     *("n", "tree", "groups", "levels", "calls", "wall time, s"),
     *("lessons kept", "reflections kept: groups", "root"),
@@ -87,7 +89,8 @@ def _verdicts(measured: Measured, judged: Mapping[str, str]) -> Iterator[Verdict
     sizes = sorted(int(one) for one in measured.values("reflections"))
     if len(sizes) < 2:  # noqa: PLR2004 - nothing to compare
         return
-    least, most = sizes[0], sizes[-1]
+    most = sizes[-1]
+    least = max((size for size in sizes[:-1] if size <= JUDGED_FROM), default=sizes[0])
     for family, (told, number), (arm, below) in product(measured.values("family"), SHOWN[:2], judged.items()):
         found = measured.where(family=family)
         if many := found.where(arm, reflections=most):
