@@ -13,7 +13,7 @@ JUDGED_FROM = 40
 """Batch size that the largest one is compared with."""
 COLUMNS = (
     *("n", "tree", "groups", "levels", "calls", "wall time, s"),
-    *("lessons kept", "reflections kept: groups", "root"),
+    *("lessons kept", "reflections verified", "reflections in the playbook"),
 )
 SHOWN = (("lessons kept", "lessons"), ("reflections kept", "kept"), ("wall time, s", "seconds"))
 STANDIN = (
@@ -25,8 +25,8 @@ WHOLE = (
     " into one (COMBEE_BATCH_SIZE). The playbook's token budget is lifted."
 )
 KEPT = (
-    "Lessons kept are the share of the conventions there are that the last version holds; reflections kept, the share"
-    " that the audit says something rests on."
+    "Lessons kept are the share of the conventions there are that the last version holds; reflections verified, the"
+    " share that the audit finds in what the model wrote; in the playbook, also what code put in."
 )
 BOUND = (
     "The bound of 4,000 tokens was chosen knowing that the stand-in loses half at 1,430: at any n it keeps groups as"
