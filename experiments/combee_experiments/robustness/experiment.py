@@ -48,7 +48,7 @@ def cells(setup: Setup) -> Iterator[Cell]:
 
 def measure(setup: Setup, cell: Cell) -> Numbers:
     """Learn from reflections of a stand-in that counts and fails as the cell says."""
-    failing = replace(setup, law=cell.text("law"), modes=(MODES | SWEEP)[cell.text("mode")])
+    failing = replace(setup, law=cell.text("law"), modes={**MODES, **SWEEP}[cell.text("mode")])
     data, size = setup.named(cell.text("data")), cell.number("batch_size")
     return measure_updates(failing, data, ARMS[cell.arm], size, cell.seed)
 
