@@ -54,7 +54,7 @@ _LISTED = (
     ),
     Listed(
         name="scale",
-        about="one batch of 40 to 10,000: two fixed levels against the adaptive tree",
+        about="one batch of 4 to 10,000: two fixed levels against the adaptive tree",
         module="scale",
     ),
     Listed(

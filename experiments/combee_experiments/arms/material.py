@@ -38,7 +38,7 @@ def _failing(setup: Setup, data: Data, seed: int) -> tuple[Reflection, ...]:
     return _simulated(data, setup.modes, seed if setup.modes != NO_MODES else 0)
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=64)
 def _simulated(data: Data, modes: Modes, seed: int) -> tuple[Reflection, ...]:
     model = SimulatedModel(seed=seed, knowledge=data.knowledge, modes=modes)
     return run_virtual(reflect_all(model, empty(PLAYBOOK), data.train))

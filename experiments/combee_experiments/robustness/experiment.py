@@ -1,4 +1,7 @@
-"""``robustness``: the arms under every counting rule, and under every mode in which the stand-in fails."""
+"""``robustness``: the arms under every counting rule, and under every mode in which the stand-in fails.
+
+Two modes are also swept, under the rule in force: the shares of reflections that invent, and that contradict.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -7,7 +10,7 @@ from itertools import product
 from combee.adapters.ports import FatalError
 from combee_experiments.arms.arms import ARMS
 from combee_experiments.arms.material import measure_updates
-from combee_experiments.robustness.report import ALL, NONE, report_on
+from combee_experiments.robustness.report import ALL, NONE, SWEPT, report_on
 from combee_experiments.running.cells import Cell, Measured, Numbers
 from combee_experiments.running.report import Report, joined
 from combee_experiments.running.setup import Setup
@@ -22,6 +25,7 @@ MODES: Mapping[str, Modes] = {
     "checker errs": parse_modes(CHECKER),
     ALL: parse_modes(USUAL),
 }
+SWEEP: Mapping[str, Modes] = {name: parse_modes([name]) for name in SWEPT}
 
 
 def cells(setup: Setup) -> Iterator[Cell]:
@@ -34,7 +38,8 @@ def cells(setup: Setup) -> Iterator[Cell]:
     """
     if (setup.law, setup.modes) != (IN_FORCE, NO_MODES):
         raise FatalError("robustness goes through every counting rule and mode: leave out --law and --mode")
-    for data, law, mode, size, arm in product(setup.data, RULES, MODES, SIZES, ARMS.values()):
+    places = [*product(RULES, MODES), *product([IN_FORCE], SWEEP)]
+    for data, (law, mode), size, arm in product(setup.data, places, SIZES, ARMS.values()):
         for seed in setup.seeds:
             yield Cell.of(
                 arm.name, seed, data=data.name, law=law, mode=mode, batch_size=min(size, len(data.train))
@@ -43,7 +48,7 @@ def cells(setup: Setup) -> Iterator[Cell]:
 
 def measure(setup: Setup, cell: Cell) -> Numbers:
     """Learn from reflections of a stand-in that counts and fails as the cell says."""
-    failing = replace(setup, law=cell.text("law"), modes=MODES[cell.text("mode")])
+    failing = replace(setup, law=cell.text("law"), modes={**MODES, **SWEEP}[cell.text("mode")])
     data, size = setup.named(cell.text("data")), cell.number("batch_size")
     return measure_updates(failing, data, ARMS[cell.arm], size, cell.seed)
 

@@ -9,6 +9,8 @@ from combee_experiments.running.report import Panel, Report, Series, Table, Verd
 from combee_experiments.scoring.lessons import BESIDE
 
 NONE, ALL = "none", "all"
+SWEPT = ("correlated=0.01", "correlated=0.03", "correlated=0.3", "contradictions=0.1", "contradictions=0.3")
+"""Modes at other rates than usual; no criterion counts them."""
 NO_GAIN = "lessons_only"
 """The rule that charges nothing for the text around lessons: what a tree saves is that text."""
 SHORT = {NAIVE.name: "naive", PLAIN.name: "plain", ADAPTIVE.name: "adaptive"}
@@ -33,12 +35,19 @@ COUNTED = (
 
 def report_on(data: Data, measured: Measured) -> Report:
     """Return what was found on one set of data."""
+    usual, swept = _parted(measured)
     return Report(
-        tables=(_lessons(data, measured), _beside(data, measured)),
-        verdicts=tuple(_verdicts(data, measured)),
-        panels=tuple(_panel(data, measured, arm) for arm in SHORT),
+        tables=(_lessons(data, usual), _beside(data, usual), _swept(data, swept)),
+        verdicts=tuple(_verdicts(data, usual)),
+        panels=tuple(_panel(data, usual, arm) for arm in SHORT),
         remarks=(RULES, FAILING, COUNTED),
     )
+
+
+def _parted(measured: Measured) -> tuple[Measured, Measured]:
+    """Return what was measured under the usual modes, and what under the swept ones."""
+    usual = {cell: numbers for cell, numbers in measured if cell.text("mode") not in SWEPT}
+    return Measured(usual), Measured({cell: numbers for cell, numbers in measured if cell not in usual})
 
 
 Place = tuple[str, str, int]
@@ -95,6 +104,27 @@ def _beside(data: Data, measured: Measured) -> Table:
         columns=("rule", "mode", "batch size", *(name for name, *_ in BESIDE)),
         rows=rows,
         note="Means over the seeds.",
+    )
+
+
+def _swept(data: Data, measured: Measured) -> Table:
+    shown = (("lessons", "lessons", 1), ("entries", "entries", 0), *BESIDE[2:])
+    rows = tuple(
+        (
+            mode,
+            str(size),
+            *(
+                " / ".join(f"{found.where(arm).spread(number).mean:.{digits}f}" for arm in SHORT)
+                for _, number, digits in shown
+            ),
+        )
+        for (_, mode, size), found in _places(measured)
+    )
+    return Table(
+        title=f"{data.name}: more and fewer reflections that invent or contradict ({' / '.join(SHORT.values())})",
+        columns=("mode", "batch size", *(name for name, *_ in shown)),
+        rows=rows,
+        note="Means over the seeds, under the rule in force.",
     )
 
 

@@ -1,1 +1,1 @@
-"""One batch of 40 to 10,000 reflections."""
+"""One batch of 4 to 10,000 reflections."""

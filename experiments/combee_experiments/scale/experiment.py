@@ -1,4 +1,4 @@
-"""``scale``: one batch of 40 to 10,000 reflections: two fixed levels against the adaptive tree."""
+"""``scale``: one batch of 4 to 10,000 reflections: two fixed levels against the adaptive tree."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ from combee_schemas.reflection import Reflection
 from combee_sim.family.quantities import QUANTITIES, Quantity
 from combee_sim.law.samples import FAMILY_SIZE
 
-SIZES = (40, 160, 640, 2_500, 10_000)
+SIZES = (4, 10, 40, 160, 640, 1_000, 2_500, 10_000)
 TIGHT_TOKENS = 4_000
 """About what one of the six groups of 40 reflections reads: the paper's own group size, kept at any n."""
 EACH = 4

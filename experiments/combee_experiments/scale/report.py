@@ -9,9 +9,11 @@ from combee_experiments.running.report import Panel, Report, Table, Verdict, ser
 from combee_experiments.running.setup import Setup
 
 POINTS = 5.0
+JUDGED_FROM = 40
+"""Batch size that the largest one is compared with."""
 COLUMNS = (
     *("n", "tree", "groups", "levels", "calls", "wall time, s"),
-    *("lessons kept", "reflections kept: groups", "root"),
+    *("lessons kept", "reflections verified", "reflections in the playbook"),
 )
 SHOWN = (("lessons kept", "lessons"), ("reflections kept", "kept"), ("wall time, s", "seconds"))
 STANDIN = (
@@ -23,8 +25,8 @@ WHOLE = (
     " into one (COMBEE_BATCH_SIZE). The playbook's token budget is lifted."
 )
 KEPT = (
-    "Lessons kept are the share of the conventions there are that the last version holds; reflections kept, the share"
-    " that the audit says something rests on."
+    "Lessons kept are the share of the conventions there are that the last version holds; reflections verified, the"
+    " share that the audit finds in what the model wrote; in the playbook, also what code put in."
 )
 BOUND = (
     "The bound of 4,000 tokens was chosen knowing that the stand-in loses half at 1,430: at any n it keeps groups as"
@@ -87,7 +89,8 @@ def _verdicts(measured: Measured, judged: Mapping[str, str]) -> Iterator[Verdict
     sizes = sorted(int(one) for one in measured.values("reflections"))
     if len(sizes) < 2:  # noqa: PLR2004 - nothing to compare
         return
-    least, most = sizes[0], sizes[-1]
+    most = sizes[-1]
+    least = max((size for size in sizes[:-1] if size <= JUDGED_FROM), default=sizes[0])
     for family, (told, number), (arm, below) in product(measured.values("family"), SHOWN[:2], judged.items()):
         found = measured.where(family=family)
         if many := found.where(arm, reflections=most):

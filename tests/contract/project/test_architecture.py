@@ -450,10 +450,17 @@ def test_a_public_method_has_a_docstring_unless_its_port_or_base_class_has_it() 
 
 
 CORE = [path for part, path in FILES if part == "core"]
+SHARED_CACHE = "derived.py"
+"""A cache that a scan's threads share has a lock, which decides nothing."""
 
 
 def test_core_imports_nothing_that_reads_the_clock_the_environment_or_the_world() -> None:
-    assert breaches((path, {names[0] for names in imported(path)} & IMPURE) for path in CORE) == []
+    taken = ((path, {names[0] for names in imported(path)} & IMPURE) for path in CORE)
+    locked = {"threading"}
+    assert (
+        breaches((path, names - (locked if path.name == SHARED_CACHE else set())) for path, names in taken)
+        == []
+    )
 
 
 def test_core_gets_its_chance_as_a_seeded_generator() -> None:
