@@ -47,7 +47,7 @@ from support.branches import (
 from support.deployment import ROLES, Deployment
 from support.failpoints.points import CrashError, CrashFailpoint
 from support.ledger import NAME, outgoing
-from support.models import ScriptedModel, echo
+from support.models import ScriptedModel, echo, is_control
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
 ADOPT = Command(command_id="adopt", playbook=NAME, kind="adopt", branch="short", version=1)
@@ -208,7 +208,7 @@ async def test_repeats_make_no_branch_late() -> None:
 
 
 def unusable(prompt: Prompt) -> Mapping[str, Any]:
-    if "lesson 12" in prompt.user:
+    if "lesson 12" in prompt.user or is_control(prompt):
         raise PoisonError("no usable reply")
     return echo(prompt)
 

@@ -46,7 +46,7 @@ from support.branches import (
 from support.deployment import ROLES, Deployment
 from support.killed import killed_at_each_write
 from support.ledger import NAME, outgoing
-from support.models import ScriptedModel, echo
+from support.models import ScriptedModel, echo, is_control
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
 
@@ -253,7 +253,7 @@ async def test_the_ledger_misses_what_one_line_has_not_learned(monkeypatch: pyte
 
 
 def unusable_on_the_branch(prompt: Prompt) -> Mapping[str, Any]:
-    if "lesson 10" in prompt.user and "lesson 12" not in prompt.user:
+    if is_control(prompt) or ("lesson 10" in prompt.user and "lesson 12" not in prompt.user):
         raise PoisonError("no usable reply")
     return echo(prompt)
 

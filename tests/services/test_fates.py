@@ -158,7 +158,7 @@ class World:
         self.fault = Fault(at, error)
         # Nothing is carried: a lesson for which the model has no reply is lost.
         self.deployment = Deployment(
-            model=ScriptedModel(self.answer), partitions=1, batch_size=1, carry=False
+            model=ScriptedModel(self.answer), partitions=1, batch_size=1, carry=False, trust="lab"
         )
         self.log = self.deployment.log
         self._asking = at == "ask"

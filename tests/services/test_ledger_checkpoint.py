@@ -23,7 +23,7 @@ from support.branches import FORK, LINE, SAME
 from support.deployment import ROLES, Deployment
 from support.failpoints.points import CrashError, CrashFailpoint
 from support.ledger import NAME, outgoing, records, reflection
-from support.models import ScriptedModel, echo
+from support.models import ScriptedModel, echo, is_control
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
 
@@ -234,7 +234,7 @@ async def continued(deployment: Deployment, before: Checkpoint) -> LedgerReport:
 
 async def test_a_dead_letter_from_before_the_checkpoint_can_be_dropped_after_it() -> None:
     def fails(prompt: Prompt) -> Mapping[str, Any]:
-        if "lesson 2" in prompt.user:
+        if "lesson 2" in prompt.user or is_control(prompt):
             raise PoisonError("no use")
         return echo(prompt)
 
@@ -249,7 +249,7 @@ async def test_a_dead_letter_from_before_the_checkpoint_can_be_sent_again_after_
     model = ScriptedModel()
 
     def fails(prompt: Prompt) -> Mapping[str, Any]:
-        if "lesson 2" in prompt.user:
+        if "lesson 2" in prompt.user or is_control(prompt):
             raise PoisonError("no use")
         return echo(prompt)
 
