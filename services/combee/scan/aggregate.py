@@ -115,7 +115,7 @@ class Aggregator:
 
     async def answers(self) -> bool:
         """Return whether the model gives a usable reply about the control, asked in the way of a batch's groups."""
-        return not any(part.answer is None for part in await self._control())
+        return worth.is_answered(await self._control())
 
     async def _control(self) -> Answers:
         base = empty(CONTROL.reflection.playbook)  # a model may take a name for an instruction

@@ -66,7 +66,7 @@ def of_group(
     carries them all.
     """
     ids = frozenset(entry.id for entry in base.entries)
-    is_sound = any(part.answer is not None for part in control)
+    is_sound = is_answered(control)
     answers = [part.answer for part in parts if part.answer is not None]
     operations = tuple(chain.from_iterable(answer.operations for answer in answers))
     through = [
@@ -87,6 +87,11 @@ def of_group(
         seen=tuple(_with_dropped(seen, parts)),
         **{**spent, "usage": spent["usage"] + Usage(checks=len(control))},
     )
+
+
+def is_answered(parts: Sequence[Part[Any, Any]]) -> bool:
+    """Return whether any of the calls has a usable answer."""
+    return any(part.answer is not None for part in parts)
 
 
 def is_unusable(part: Part[Any, Any]) -> bool:
