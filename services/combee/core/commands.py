@@ -318,7 +318,8 @@ def import_(
     )
     entries, holds = carried_over(current, given, form), held_by(current, given, form)
     if by_hand and holds == "entries":
-        entries = tuple(_by_hand(entry, current) for entry in entries)
+        waiting = {entry.id: entry for entry in current.entries if not entry.is_active}
+        entries = tuple(_by_hand(entry, waiting.get(entry.id)) for entry in entries)
     if reason := oversize(entries, given.sections):
         raise RefusedError("too_large", f"this import of {current.name} has {reason}")
     return _command(
@@ -333,12 +334,11 @@ def import_(
     )
 
 
-def _by_hand(entry: Entry, current: Playbook) -> Entry:
-    """Return an entry that a person imports."""
+def _by_hand(entry: Entry, waiting: Entry | None) -> Entry:
+    """Return an entry that a person imports; ``waiting`` is the playbook's proposed entry of its id."""
     if entry.is_active:
         return entry.model_copy(update={"by_hand": True})
-    same = (known for known in current.entries if (known.id, known.content) == (entry.id, entry.content))
-    known = next((known for known in same if not known.is_active), None)
+    known = waiting if waiting and waiting.content == entry.content else None
     return entry.model_copy(update={name: getattr(known, name, ()) for name in CLAIMS})
 
 
