@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from combee.core.log.replaying.selection import Selection
 from combee.core.names.sources import UNPROVEN, counting, is_from, names_of, supporters
-from combee.core.playbook.budget import UNBOUNDED, Parts, evictions
+from combee.core.playbook.budget import UNBOUNDED, Parts, evictions, has_several
 from combee.core.playbook.derived import once_per_version
 from combee.core.playbook.operations import MAX_DETAIL_CHARS, union
 from combee.core.playbook.sections import same_section
@@ -777,6 +777,11 @@ def parts(playbook: Playbook) -> Mapping[str, Fraction]:
     counts = {source.name: source.reflections for source in playbook.taught_by if source.reflections}
     total = sum(counts.values())
     return {name: Fraction(count, total) for name, count in counts.items()}
+
+
+def parts_if_several(playbook: Playbook) -> Parts:
+    """Return the parts that bound each source's room where several teach; without a bound elsewhere."""
+    return parts(playbook) if has_several(playbook) else UNBOUNDED
 
 
 def proven_sources(playbook: Playbook) -> int:

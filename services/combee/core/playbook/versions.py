@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from combee.core.names.sources import names_of
 from combee.core.playbook import retention
-from combee.core.playbook.budget import UNBOUNDED, budget_of, has_several
+from combee.core.playbook.budget import budget_of
 from combee.core.playbook.draft import NO_BUDGET, NO_IDS, Draft, draft_of, finish
 from combee.core.playbook.shown import counts
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy, after_batch
@@ -24,7 +24,7 @@ from combee.core.playbook.trust import (
     barred_sources,
     by_source,
     names_counted,
-    parts,
+    parts_if_several,
     taught,
     with_sources,
 )
@@ -173,8 +173,7 @@ def edited(base: Playbook, operations: Sequence[Operation], *, budget_tokens: in
         budget_tokens=budget_tokens,
         by_hand=base.holds == "entries",
     )
-    room = parts(base) if has_several(base) else UNBOUNDED
-    return draft, *finish(base, draft, budget_tokens, room, base.holds)
+    return draft, *finish(base, draft, budget_tokens, parts_if_several(base), base.holds)
 
 
 def drafted(

@@ -3,11 +3,17 @@
 from collections.abc import Collection, Iterable, Mapping
 
 from combee.core.names.sources import counted_name
-from combee.core.playbook.budget import UNBOUNDED, budget_of, evictions, has_several
+from combee.core.playbook.budget import budget_of, evictions
 from combee.core.playbook.comparison import Comparison
 from combee.core.playbook.lineage.evidence import resting_on, without
 from combee.core.playbook.operations import union
-from combee.core.playbook.trust import Rejections, barred_sources, names_counted, parts, said_digest
+from combee.core.playbook.trust import (
+    Rejections,
+    barred_sources,
+    names_counted,
+    parts_if_several,
+    said_digest,
+)
 from combee.core.text.similarity.lessons import same_lesson
 from combee_schemas.playbook import EVIDENCE_KEPT, REJECTED_KEPT, Change, Entry, Playbook, Rejected
 from combee_schemas.scan import Operation, OperationKind, Update
@@ -117,7 +123,7 @@ def without_entries(
             changes.append(_change("remove", now))
     order = [entry.id for entry in current.entries if entry.id in entries]
     kept = tuple(entries[entry_id] for entry_id in dict.fromkeys((*order, *entries)))
-    room = parts(current) if has_several(current) else UNBOUNDED
+    room = parts_if_several(current)
     budget = budget_of(current, budget_tokens)
     out = (
         frozenset(evictions(kept, budget, production.entries, current.sections, room))
