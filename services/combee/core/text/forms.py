@@ -189,6 +189,11 @@ def _clean_of_long(text: str) -> str:
     return _clean.__wrapped__(text)
 
 
+def writable(text: str) -> str:
+    """Return a text that UTF-8 can encode: halves of surrogate pairs, which JSON may hold, are replaced."""
+    return text.encode(errors="replace").decode()
+
+
 def printable(text: str) -> str:
     """Return a text without control sequences of a terminal, and without characters that change its direction."""
     return "".join(

@@ -6,6 +6,7 @@ import structlog
 
 from combee.adapters.ports import Clock, Outgoing, Record
 from combee.core.names.identity import given_identity
+from combee.core.text.forms import writable
 from combee_schemas import topics
 from combee_schemas.dead_letter import HEAD_BYTES, DeadLetter, HeldBack, claimed_attempt
 from combee_schemas.records import PROOF_HEADER, header
@@ -62,7 +63,7 @@ def dead_letter(
         unread=bool(record.unread),
         service=service,
         # Texts from a server or a model may hold characters that UTF-8 cannot encode.
-        reason=(record.unread or reason).encode(errors="replace").decode()[:MAX_REASON],
+        reason=writable(record.unread or reason)[:MAX_REASON],
         attempts=(claimed if attempt is None else attempt) + 1,
         record_id=record_id[:MAX_ID],
         playbook=playbook,

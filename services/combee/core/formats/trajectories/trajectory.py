@@ -8,6 +8,7 @@ from typing import Any
 from combee.core.formats.intake import LineError, lines_of
 from combee.core.names.identity import content_id
 from combee.core.text.condensing import Step, condensed, cut_end
+from combee.core.text.forms import writable
 from combee.core.text.shortening import cut, size
 from combee_schemas.base import Source
 from combee_schemas.trace import Trace
@@ -63,29 +64,25 @@ def trace_of(
     trajectory = condensed(steps, trace_bytes - size(task) - size(answer) - size(feedback))
     original = sum(size(step.text) for step in steps)
     fields: dict[str, Any] = {
-        "task": _writable(task),
-        "trajectory": _writable(trajectory),
-        "answer": _writable(answer),
-        "feedback": _writable(feedback),
+        "task": writable(task),
+        "trajectory": writable(trajectory),
+        "answer": writable(answer),
+        "feedback": writable(feedback),
         "success": run.success,
-        "score": {_writable(name): value for name, value in run.score.items()},
+        "score": {writable(name): value for name, value in run.score.items()},
     }
     return Trace(
         trace_id=content_id("t", playbook, json.dumps(fields, sort_keys=True, ensure_ascii=False)),
         playbook=playbook,
-        agent=_writable(run.agent),
+        agent=writable(run.agent),
         source=Source(name=source),
         metadata={
-            name: _writable(text)
+            name: writable(text)
             for name, text in {"path": redact(cut_end(place, PATH_BYTES)), **run.metadata}.items()
         },
         original_bytes=original if original > size(trajectory) else None,
         **fields,
     )
-
-
-def _writable(text: str) -> str:
-    return text.encode(errors="replace").decode()
 
 
 # ---- shared by the readers
