@@ -8,6 +8,7 @@ import binascii
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from http import HTTPStatus
+from itertools import accumulate, chain, islice
 from typing import Any, Final
 
 from google.protobuf import json_format
@@ -97,13 +98,15 @@ def decoded(body: bytes, media: str) -> tuple[list[Span], int]:
 
 
 def _has_too_many_spans(request: ExportTraceServiceRequest) -> bool:
-    left = MAX_SPANS - len(request.resource_spans)
-    for resource in request.resource_spans if left >= 0 else ():
-        left -= len(resource.scope_spans)
-        left -= sum(len(scope.spans) for scope in resource.scope_spans) if left >= 0 else 0
-        if left < 0:
-            break
-    return left < 0
+    counts = chain.from_iterable(
+        (
+            1,
+            len(resource.scope_spans),
+            *(len(scope.spans) for scope in islice(resource.scope_spans, MAX_SPANS)),
+        )
+        for resource in islice(request.resource_spans, MAX_SPANS + 1)
+    )
+    return any(total > MAX_SPANS for total in accumulate(counts))
 
 
 def answer(media: str, rejected: int, message: str) -> bytes:

@@ -87,9 +87,8 @@ def child_environment(options: StackOptions) -> dict[str, str]:
     named[SET_BY] = json.dumps(dict(settings.origins))
     if options.gateway_keys is not None:
         named["COMBEE_GATEWAY_KEYS"] = options.gateway_keys
-    read = {
-        f"{name}{SUFFIX}" for name in named
-    }  # the value takes the place of its file: both would be refused
+    # The value takes the place of its file: both would be refused.
+    read = {f"{name}{SUFFIX}" for name in named}
     return {name: value for name, value in environment().items() if name.upper() not in read} | named
 
 
