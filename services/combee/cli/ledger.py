@@ -15,11 +15,12 @@ from rich.table import Table
 from combee.adapters.clock import SystemClock
 from combee.adapters.ports import ConfigurationError
 from combee.assembly.local.stack_file import data_dir, of_brokers
-from combee.cli.shared.console import FAILED, clean, output, print_json, reading, remark
+from combee.cli.shared.console import FAILED, output, print_json, reading, remark
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import AsJson, Servers
 from combee.cli.shared.settings import deployed_settings
 from combee.core.log.ledger import Checkpoint, CheckpointError, LedgerReport, sealed, unsealed
+from combee.core.text.forms import printable
 from combee.log.inspection.audit import account
 from combee.log.reports.ledger import decision_texts, reading_texts
 from combee.process.settings.loading import Settings
@@ -128,12 +129,12 @@ def _print(report: LedgerReport) -> None:
     console.print(table)
     _print_traces(console, report)
     for text in decision_texts(report):
-        console.print(clean(text), markup=False, soft_wrap=True)
+        console.print(printable(text), markup=False, soft_wrap=True)
     console.print(report.model_calls.text)
     for violation in report.violations:
-        console.print(f"violation: {clean(violation)}", markup=False, style="red", soft_wrap=True)
+        console.print(f"violation: {printable(violation)}", markup=False, style="red", soft_wrap=True)
     for conflict in report.conflicts:
-        console.print(clean(conflict), markup=False, style="yellow", soft_wrap=True)
+        console.print(printable(conflict), markup=False, style="yellow", soft_wrap=True)
     if report.conflicts:
         console.print("conflicts: nothing was learned from these; send each under an id of its own")
     verdict = "[green]every promise was kept[/]" if report.good else "[red]VIOLATED[/]"

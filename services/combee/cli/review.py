@@ -11,7 +11,7 @@ from combee.adapters.ports import Log
 from combee.cli.playbook.diff import as_document, compared, lines
 from combee.cli.playbook.labels import checked_label, move_label
 from combee.cli.playbook.lookup import find_version, labels, missing_playbook, resolve_version
-from combee.cli.shared.console import clean, confirmed, output, print_json, remark
+from combee.cli.shared.console import confirmed, output, print_json, remark
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import AsJson, MaybeName, Ref, Servers, Timeout, label_names
 from combee.cli.shared.sending import carry_out, commands_on
@@ -21,6 +21,7 @@ from combee.core.gate.gate import gates_of
 from combee.core.gate.judges import PERSON
 from combee.core.playbook.comparison import Comparison
 from combee.core.playbook.versions import empty
+from combee.core.text.forms import printable
 from combee.log.commands.playbook import Candidate, Commands, PreparedCommand
 from combee.log.history import all_labels
 from combee.log.reports.gate import GateReport, gate_report, judgement_text, verdict_text
@@ -163,9 +164,9 @@ def _show(candidate: Candidate, *, as_json: bool) -> None:
             output().print(line, soft_wrap=True)
         if candidate.sources:
             counts = ", ".join(f"{source} ({count})" for source, count in candidate.sources.items())
-            output().print(clean(f"taught by {counts}"), soft_wrap=True, markup=False)
+            output().print(printable(f"taught by {counts}"), soft_wrap=True, markup=False)
         for verdict in candidate.verdicts:
-            output().print(clean(verdict_text(verdict)), soft_wrap=True, markup=False)
+            output().print(printable(verdict_text(verdict)), soft_wrap=True, markup=False)
 
 
 def _accepts(candidate: Candidate, *, reject: bool, yes: bool, asks: bool) -> bool | None:

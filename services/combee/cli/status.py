@@ -8,7 +8,7 @@ from rich.table import Table
 
 from combee.adapters.clock import SystemClock, moment
 from combee.adapters.ports import Log
-from combee.cli.shared.console import clean, output, print_json
+from combee.cli.shared.console import output, print_json
 from combee.cli.shared.log import brokers, open_log
 from combee.cli.shared.options import AsJson, Servers
 from combee.cli.shared.settings import deployed_settings
@@ -18,6 +18,7 @@ from combee.core.playbook.retention import percent
 from combee.core.playbook.side_by_side import in_order
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
 from combee.core.playbook.versions import empty
+from combee.core.text.forms import printable
 from combee.log.history import all_labels
 from combee.log.inspection.branches import lines_today
 from combee.log.inspection.dead_letters import held_back
@@ -144,7 +145,7 @@ def _print(broker: str, state: LogStatus) -> None:
         console.print(table)
     for line in state.playbooks:
         for text in line.texts:
-            console.print(f"{line.name}: {clean(text)}", markup=False, soft_wrap=True)
+            console.print(f"{line.name}: {printable(text)}", markup=False, soft_wrap=True)
     for warning in _warnings(state):
         console.print(warning, style="yellow", soft_wrap=True)
 

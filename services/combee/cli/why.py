@@ -9,12 +9,13 @@ from rich.text import Text
 
 from combee.adapters.clock import moment
 from combee.adapters.ports import FatalError, Log
-from combee.cli.shared.console import clean, output, print_json, reading, shortened
+from combee.cli.shared.console import output, print_json, reading, shortened
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import AsJson, Servers, checked_line, line_names
 from combee.cli.shared.settings import deployed_settings
 from combee.core.names.sources import source_text
 from combee.core.playbook.versions import origin_text
+from combee.core.text.forms import printable
 from combee.log.history import newest_playbooks
 from combee.log.inspection.lineage import Lineage, Source, lineage
 from combee.process.settings.loading import Settings
@@ -141,17 +142,17 @@ def _source(source: Source) -> dict[str, Any]:
 def lines(origins: Lineage) -> Iterator[Text]:
     """Yield the lineage as text: the entry, its changes, the reflections behind it."""
     entry = origins.entry
-    yield Text(clean(f"[{entry.id}] {entry.content}"), style="bold")
+    yield Text(printable(f"[{entry.id}] {entry.content}"), style="bold")
     state = f"in version {origins.version}" if origins.is_live else f"left after version {origins.version}"
     state += "" if entry.is_active else f", only {entry.state}"
     state += ", by hand" if entry.by_hand else ""
     counts = f"helpful {entry.helpful}, harmful {entry.harmful}, {entry.evidence_count} reflections"
-    yield Text(clean(f"{origins.playbook}, {entry.section}; {state}; {counts}\n"))
+    yield Text(printable(f"{origins.playbook}, {entry.section}; {state}; {counts}\n"))
     for version, change in origins.changes:
         of_line = "" if version.name == origins.playbook else f" of {version.name}"
         made = f"{origin_text(version)}, {moment(version.created_at_ms)}"
         title = f"version {version.version}{of_line} ({made}): {change.kind}"
-        yield Text(clean(f"{title} {shortened(change.detail, MAX_TEXT)}".rstrip()))
+        yield Text(printable(f"{title} {shortened(change.detail, MAX_TEXT)}".rstrip()))
     for source in origins.sources[-MAX_SOURCES:]:
         yield from _source_lines(source, "" if source.line == origins.playbook else f" of {source.line}")
     hidden = len(origins.sources) - MAX_SOURCES
@@ -163,14 +164,16 @@ def _source_lines(source: Source, of_line: str) -> Iterator[Text]:
     reflection, trace = source.reflection, source.trace
     batch = f" (batch {source.sequence}{of_line})" if source.sequence else ""
     by = f", source {source_text(source.taught_by)}" if source.taught_by else ""
-    yield Text(clean(f"\nreflection {source.reflection_id}{batch}{by}"), style="cyan")
+    yield Text(printable(f"\nreflection {source.reflection_id}{batch}{by}"), style="cyan")
     if reflection is None:
         yield Text("  no longer in the log, or given by hand", style="dim")
         return
-    yield Text(clean(f"  {shortened(reflection.key_insight or reflection.reasoning, MAX_TEXT)}"))
+    yield Text(printable(f"  {shortened(reflection.key_insight or reflection.reasoning, MAX_TEXT)}"))
     if trace is not None:
-        yield Text(clean(f"  from run {trace.trace_id} {trace.agent}".rstrip()), style="dim")
+        yield Text(printable(f"  from run {trace.trace_id} {trace.agent}".rstrip()), style="dim")
         parts = (("task", trace.task), ("answer", trace.answer), ("feedback", trace.feedback))
-        yield from (Text(clean(f"    {name}: {shortened(text, MAX_TEXT)}")) for name, text in parts if text)
+        yield from (
+            Text(printable(f"    {name}: {shortened(text, MAX_TEXT)}")) for name, text in parts if text
+        )
     elif reflection.trace_id:
-        yield Text(clean(f"  from run {reflection.trace_id}, which is no longer in the log"), style="dim")
+        yield Text(printable(f"  from run {reflection.trace_id}, which is no longer in the log"), style="dim")

@@ -14,7 +14,8 @@ from combee.adapters.memory import MemoryLog
 from combee.adapters.ports import Log, Record, TransientError
 from combee.cli.playbook.view import diff_lines
 from combee.cli.playbook.watch import new_versions
-from combee.cli.shared.console import clean, diagnostics, output, print_json
+from combee.cli.shared.console import diagnostics, output, print_json
+from combee.core.text.forms import printable
 from combee_schemas import topics
 from combee_schemas.base import Usage
 from combee_schemas.codec import encode
@@ -268,7 +269,7 @@ async def test_watch_misses_and_repeats_nothing_when_the_connection_breaks(
 
 
 def test_text_of_others_is_printed_without_control_characters() -> None:
-    assert clean("a\x1b[1mb\nc\td\u202ee") == "a\ufffd[1mb\nc\td\ufffde"
+    assert printable("a\x1b[1mb\nc\td\u202ee") == "a\ufffd[1mb\nc\td\ufffde"
 
 
 def test_no_verb_prints_a_control_sequence_of_others(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,11 +10,12 @@ import typer
 
 from combee.adapters.clock import SystemClock
 from combee.adapters.ports import FatalError
-from combee.cli.shared.console import REJECTED, clean, output, print_json, reading
+from combee.cli.shared.console import REJECTED, output, print_json, reading
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import AsJson, Servers
 from combee.cli.shared.settings import deployed_settings
 from combee.core.commands import RefusedError
+from combee.core.text.forms import printable
 from combee.core.text.redact import redacted
 from combee.log.commands import dead_letters
 from combee.log.commands.dead_letters import Decided, Filters
@@ -123,13 +124,13 @@ def _print(
     console = output()
     for row in done:
         to = f" to {row.to.text} as attempt {row.attempt}" if row.to else ""
-        what = clean(row.record_id or row.origin.text)
+        what = printable(row.record_id or row.origin.text)
         console.print(f"{row.id} {verb}: {what}{to}", markup=False, soft_wrap=True)
     for row in before:
         console.print(f"{row.id} unchanged: {row.decision} already", markup=False, soft_wrap=True)
     for identity, why in refused.items():
         remedy = f"'combee dlq drop {identity}' closes it"
-        console.print(f"{identity} refused: {clean(why)}; {remedy}", markup=False, soft_wrap=True)
+        console.print(f"{identity} refused: {printable(why)}; {remedy}", markup=False, soft_wrap=True)
     if not (done or before or refused):
         console.print("no open dead letters")
     if verb == "retried" and done:

@@ -13,10 +13,11 @@ from combee.adapters.clock import moment
 from combee.adapters.ports import FatalError
 from combee.cli.dlq import decide
 from combee.cli.dlq.decide import Reason, Service, checked_id
-from combee.cli.shared.console import clean, output, print_json, reading
+from combee.cli.shared.console import output, print_json, reading
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import AsJson, Servers
 from combee.cli.shared.settings import deployed_settings
+from combee.core.text.forms import printable
 from combee.log.commands.dead_letters import Filters
 from combee.log.inspection import dead_letters
 from combee.log.reports.dead_letters import LetterInFull, LetterReport, letter_in_full, letter_report
@@ -71,7 +72,7 @@ def _print(rows: list[LetterReport], *, everything: bool) -> None:
     for row in rows:
         known = (row.id, moment(row.at_ms), row.state, row.service, row.origin.text)
         # As text: brackets in a plain cell would be read as markup, and could be wrong as such.
-        theirs = (Text(clean(part)) for part in (row.record_id, row.playbook, row.reason))
+        theirs = (Text(printable(part)) for part in (row.record_id, row.playbook, row.reason))
         table.add_row(*known, str(row.attempts), *theirs)
     nothing = "no dead letters" if everything else "no open dead letters"
     output().print(table if rows else nothing)
@@ -112,7 +113,7 @@ def show(
         if value is None and name in PAYLOAD:
             continue  # only one form of it is there
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
-        console.print(f"{name}: {clean(text)}", markup=False, soft_wrap=True)
+        console.print(f"{name}: {printable(text)}", markup=False, soft_wrap=True)
 
 
 async def _show(settings: Settings, wanted: LetterId) -> LetterInFull:

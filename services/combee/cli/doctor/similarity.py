@@ -9,7 +9,7 @@ from rich.markup import escape
 
 from combee.adapters.ports import ConfigurationError, TransientError
 from combee.assembly import backends
-from combee.cli.shared.console import clean
+from combee.core.text.forms import printable
 from combee.core.text.similarity.embeddings import Thresholds, cosine_of, model_and_thresholds, unit
 from combee.core.text.similarity.measuring import Proposal, Verdicts, proposed, verdicts
 from combee.log.evaluation.labelled_pairs import labelled_pairs
@@ -45,7 +45,7 @@ class Measured:
     def print(self, console: Console) -> None:
         """Print the verdicts for each label, and the setting."""
         console.print(
-            f"{escape(clean(self.model))}, threshold {self.proposal.meaning}; {self.tokens:,} tokens",
+            f"{escape(printable(self.model))}, threshold {self.proposal.meaning}; {self.tokens:,} tokens",
             soft_wrap=True,
         )
         for told in self.labels:
@@ -56,7 +56,7 @@ class Measured:
             console.print(f"{told.label:<11}{told.pairs:>4} pairs   {shares}", soft_wrap=True)
         if not self.proposal.is_useful:
             console.print("it recognises hardly any other wording: give it no threshold", soft_wrap=True)
-        console.print(f"set COMBEE_EMBEDDING_MODEL={escape(clean(self.setting))}", soft_wrap=True)
+        console.print(f"set COMBEE_EMBEDDING_MODEL={escape(printable(self.setting))}", soft_wrap=True)
 
 
 async def measured(settings: ModelSettings) -> Measured:

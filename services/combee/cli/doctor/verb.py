@@ -11,10 +11,11 @@ from rich.markup import escape
 
 from combee.adapters.ports import TransientError
 from combee.assembly.local.deployment import beside, deployment
-from combee.cli.shared.console import FAILED, clean, output, print_json
+from combee.cli.shared.console import FAILED, output, print_json
 from combee.cli.shared.options import AsJson, BaseUrl, Model, Servers
 from combee.cli.shared.settings import deployed_settings
 from combee.core.log.diagnosis import Check, failed
+from combee.core.text.forms import printable
 from combee.core.text.redact import HIDDEN, redacted
 from combee.process.settings.group import SettingsError
 from combee.process.settings.loading import Settings, load_settings
@@ -114,8 +115,8 @@ def _print(checks: Sequence[Check], console: Console) -> None:
     for check in checks:
         colour = COLOURS[check.verdict]
         head = f"[{colour}]{check.verdict:>4}[/]  {check.name:<{width}}  "
-        console.print(f"{head}{escape(clean(check.says))}", soft_wrap=True)
+        console.print(f"{head}{escape(printable(check.says))}", soft_wrap=True)
         if check.verdict in {"warn", "fail"}:
-            console.print(f"{'':{width + 8}}→ {escape(clean(check.remedy))}", soft_wrap=True)
+            console.print(f"{'':{width + 8}}→ {escape(printable(check.remedy))}", soft_wrap=True)
     count = sum(check.verdict == "fail" for check in checks)
     console.print(f"{count} failed" if count else "nothing failed", style="red" if count else "green")

@@ -15,7 +15,7 @@ from combee.assembly.local.preflight import model_flag, uses_stand_in
 from combee.cli.learn.run import LearnOptions, learn_items
 from combee.cli.learn.trajectories import FORMATS, read_folder
 from combee.cli.playbook.files import playbook_text, read_text, save
-from combee.cli.shared.console import REJECTED, USAGE, clean, diagnostics, failure, remark
+from combee.cli.shared.console import REJECTED, USAGE, diagnostics, failure, remark
 from combee.cli.shared.options import (
     BaseUrl,
     DeclaredSource,
@@ -31,6 +31,7 @@ from combee.core.formats.intake import Item, Unknown, ignored_text, lines_of
 from combee.core.formats.items import read_items
 from combee.core.playbook import retention
 from combee.core.playbook.shown import counts, counts_text
+from combee.core.text.forms import printable
 from combee_schemas.playbook import Audit, Playbook
 
 NAMED = 3
@@ -153,7 +154,7 @@ def learn(
     conflicts = report["conflicts"]
     for conflict in conflicts if isinstance(conflicts, list) else ():
         err.print(
-            f"conflict: {playbook} has other content under the id {clean(conflict)};"
+            f"conflict: {playbook} has other content under the id {printable(conflict)};"
             " nothing was learned from this one: send it under an id of its own",
             markup=False,
             soft_wrap=True,

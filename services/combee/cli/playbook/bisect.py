@@ -12,10 +12,11 @@ from combee.adapters.ports import FatalError, Log
 from combee.cli.evaluate import Job, evaluating, progress, with_job
 from combee.cli.playbook import diff
 from combee.cli.playbook.lookup import find_version, resolve_version
-from combee.cli.shared.console import FAILED, clean, output, print_json, remark
+from combee.cli.shared.console import FAILED, output, print_json, remark
 from combee.cli.shared.options import AsJson, Name, refs
 from combee.core.playbook.comparison import Comparison
 from combee.core.playbook.versions import empty
+from combee.core.text.forms import printable
 from combee.log.evaluation.bisecting import Bisected, bisect
 from combee.log.evaluation.evaluator import Evaluated
 from combee.log.history import messages
@@ -149,7 +150,7 @@ def lines(name: str, culprit: Culprit) -> Iterator[str | Text]:
     by = (
         f"batch {made.batch_sequence}"
         if made.origin == "batch"
-        else f"{made.origin} by {clean(made.issued_by) or 'an unknown user'}"
+        else f"{made.origin} by {printable(made.issued_by) or 'an unknown user'}"
     )
     evaluations = len(bisected.evaluated)
     yield f"{name} fell with version {made.version} ({by}): {bisected.step}, after {evaluations} evaluations"
@@ -162,5 +163,5 @@ def lines(name: str, culprit: Culprit) -> Iterator[str | Text]:
             if len(culprit.reflections) > MAX_NAMED
             else ""
         )
-        yield f"learned from {clean(', '.join(culprit.reflections[:MAX_NAMED]))}{more}"
+        yield f"learned from {printable(', '.join(culprit.reflections[:MAX_NAMED]))}{more}"
         yield "'combee why ENTRY' leads from an entry to its reflections, 'combee playbook revoke' takes them back"

@@ -9,12 +9,13 @@ import typer
 
 from combee.adapters.clock import moment
 from combee.adapters.ports import FatalError
-from combee.cli.shared.console import clean, output, print_json
+from combee.cli.shared.console import output, print_json
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import AsJson, Name, Servers
 from combee.cli.shared.plotting import library, new_figure, save_figure
 from combee.cli.shared.settings import deployed_settings
 from combee.core.batching.sizing.plateau import EPOCH, PowerLaw, epoch_s, fitted
+from combee.core.text.forms import printable
 from combee.log.history import newest_playbooks, whole
 from combee.log.reports.controller import controller_report, size_text
 from combee.process.settings.loading import Settings
@@ -66,9 +67,9 @@ def _print(stands: BatchSize, law: PowerLaw | None) -> None:
     console = output()
     since = f" since {moment(stands.decided_at_ms)} UTC" if stands.decided_at_ms else ""
     console.print(f"{stands.playbook}: {size_text(stands.batch_size, controller_report(stands, law))}{since}")
-    console.print(clean(stands.reason), markup=False, soft_wrap=True)
+    console.print(printable(stands.reason), markup=False, soft_wrap=True)
     for name, value in stands.numbers.items():
-        console.print(f"  {clean(name):<16} {value:,.4g}", markup=False)
+        console.print(f"  {printable(name):<16} {value:,.4g}", markup=False)
     for observation in stands.observations:
         expected = f"; by the fit {law.delay_s(observation.batch_size):.2f} s" if law else ""
         console.print(

@@ -10,13 +10,14 @@ from rich.text import Text
 
 from combee.adapters.ports import Log
 from combee.cli.playbook.lookup import find_version, resolve_version_or_branch
-from combee.cli.shared.console import clean, output, print_json
+from combee.cli.shared.console import output, print_json
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import AsJson, Name, Servers, places
 from combee.cli.shared.settings import deployed_settings
 from combee.core.formats.text import split_lines
 from combee.core.playbook.comparison import Comparison, Counted, Reworded, compare
 from combee.core.playbook.versions import empty
+from combee.core.text.forms import printable
 from combee.log.history import History
 from combee.process.settings.loading import Settings
 from combee_schemas.playbook import Playbook
@@ -102,13 +103,13 @@ def lines(comparison: Comparison) -> Iterator[Text]:
         older = f"{comparison.name_before} version {comparison.before}"
         numbers = f"{older} → {comparison.name} version {comparison.after}"
     title = f"{numbers}: {counts}, {comparison.unchanged} unchanged"
-    yield Text(clean(title), style="bold")
+    yield Text(printable(title), style="bold")
     yield from (_line("-", f"## {section}") for section in comparison.sections_removed)
     yield from (_line("+", f"## {section}") for section in comparison.sections_added)
     for section in comparison.sections:
         inside = list(_section(comparison, section))
         if inside:
-            yield Text(f"@@ {clean(section)} @@", style="cyan")
+            yield Text(f"@@ {printable(section)} @@", style="cyan")
             yield from inside
     if comparison.conflicts:
         yield Text("@@ conflicts, for a person to decide @@", style="cyan")
@@ -157,4 +158,4 @@ def _counts(counted: Counted) -> Text:
 
 
 def _line(sign: str, text: str) -> Text:
-    return Text(f"{sign} {clean(text)}", style=COLOURS[sign])
+    return Text(f"{sign} {printable(text)}", style=COLOURS[sign])

@@ -10,12 +10,13 @@ from rich.text import Text
 from combee.adapters.clock import moment
 from combee.adapters.ports import Log
 from combee.cli.playbook.lookup import version_number
-from combee.cli.shared.console import clean, output, print_json
+from combee.cli.shared.console import output, print_json
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import AsJson, CommandId, MaybeName, Name, Ref, Servers, Timeout, label_names
 from combee.cli.shared.sending import Change, carry_out
 from combee.cli.shared.settings import deployed_settings
 from combee.core.commands import label_fault
+from combee.core.text.forms import printable
 from combee.log.commands.playbook import Commands, PreparedCommand
 from combee.log.history import all_labels, newest_playbooks
 from combee.process.settings.loading import Settings
@@ -82,7 +83,7 @@ def labels(name: MaybeName = None, *, bootstrap_servers: Servers = None, as_json
     for row in rows:
         counts = (str(row["version"]), str(row["newest"]))
         table.add_row(
-            row["name"], row["label"], *counts, moment(row["moved_at_ms"]), Text(clean(row["issued_by"]))
+            row["name"], row["label"], *counts, moment(row["moved_at_ms"]), Text(printable(row["issued_by"]))
         )
     output().print(table if rows else "no labels yet; 'combee playbook promote' sets one")
 

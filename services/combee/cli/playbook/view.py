@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from combee.adapters.clock import moment
-from combee.cli.shared.console import clean, output, print_json, shortened
+from combee.cli.shared.console import output, print_json, shortened
 from combee.core.evaluation.outcomes.report import OutcomesReport, figures_text
 from combee.core.gate.canary_verdict import canary_text
 from combee.core.names.sources import sources_text
@@ -20,6 +20,7 @@ from combee.core.playbook.sections import section_order
 from combee.core.playbook.shown import counts, counts_text, shown
 from combee.core.playbook.trust import proven_sources
 from combee.core.text.flags import flags
+from combee.core.text.forms import printable
 from combee.log.reports.audit import VersionDetails, audit_texts, changes_text, version_text
 from combee.log.reports.branch import branch_text
 from combee.log.reports.status import ListedReport
@@ -72,20 +73,20 @@ def history_table(rows: list[VersionDetails]) -> Table:
             str(row.reflections or ""),
             counts_text(row.entries, row.proposed),
             changes_text(row.changes),
-            *(Text(clean(sources_text(row.sources))) for _ in taught),
+            *(Text(printable(sources_text(row.sources))) for _ in taught),
             percent(row.retention),
             f"{row.model_calls}/{row.planned_calls}" if row.planned_calls else "",
             str(row.tokens["in"] + row.tokens["out"]),
             moment(row.created_at_ms),
             "" if row.seconds is None else f"{row.seconds:.2f}",
-            Text(clean(row.issued_by)),
+            Text(printable(row.issued_by)),
         )
     return table
 
 
 def version_title(playbook: Playbook) -> str:
     """Return one version in one line."""
-    return clean(f"{playbook.name} version {playbook.version}: {version_text(playbook)}")
+    return printable(f"{playbook.name} version {playbook.version}: {version_text(playbook)}")
 
 
 def print_version(playbook: Playbook, *, changed: bool) -> None:
@@ -116,7 +117,7 @@ def _audit(playbook: Playbook) -> Iterator[Text]:
     for warning in retention.warnings(playbook).values():
         yield Text(f"warning: {warning}", style="yellow")
     for text in audit_texts(playbook.batch) if playbook.batch else ():
-        yield Text(clean(text))
+        yield Text(printable(text))
 
 
 def diff_lines(playbook: Playbook) -> Iterator[str]:
@@ -137,15 +138,15 @@ def _change_line(change: Change, contents: dict[str, str]) -> str:
 def _component(entry: Entry) -> Iterator[Text]:
     """Yield a component's heading and its text."""
     facts = f"{entry.id}, {entry.evidence_count} reflections, written in version {entry.updated_version}"
-    yield Text(f"\n{clean(entry.section)} ({clean(facts)})", style="bold cyan")
-    yield Text(clean(entry.content))
+    yield Text(f"\n{printable(entry.section)} ({printable(facts)})", style="bold cyan")
+    yield Text(printable(entry.content))
 
 
 def _content(entry: Entry) -> Text:
     waits = [] if entry.is_active else [entry.state, f"{len(entry.support)} support it"]
     looks = [f"looks like {flag}" for flag in sorted(flags(entry.content))]
     told = ", ".join([*(["by hand"] if entry.by_hand else []), *waits, *looks])
-    return Text.assemble((f"({told}) " if told else "", "yellow"), clean(entry.content))
+    return Text.assemble((f"({told}) " if told else "", "yellow"), printable(entry.content))
 
 
 def _hidden(playbook: Playbook) -> Iterator[Text]:
@@ -164,11 +165,11 @@ def outcome_lines(outcomes: OutcomesReport, playbook: Playbook) -> Iterator[Text
     for version in outcomes.versions[-VERSIONS_TOLD:]:
         mark = " <" if version.version == playbook.version else ""
         shown_to_runs = f"version {version.version}" if version.version else "no playbook"
-        yield Text(f"  {shown_to_runs}: {clean(figures_text(version))}{mark}")
+        yield Text(f"  {shown_to_runs}: {printable(figures_text(version))}{mark}")
     there = {entry.id for entry in playbook.entries}
     used = [entry for entry in outcomes.entries if entry.entry_id in there and entry.used.runs]
     for entry in sorted(used, key=lambda entry: -entry.used.runs)[:ENTRIES_TOLD]:
-        yield Text(f"  {entry.entry_id}, used: {clean(figures_text(entry.used))}; shown to {entry.shown}")
+        yield Text(f"  {entry.entry_id}, used: {printable(figures_text(entry.used))}; shown to {entry.shown}")
 
 
 def full_view(playbook: Playbook, *, everything: bool = False, budget_tokens: int = 0) -> RenderableType:
@@ -193,7 +194,7 @@ def full_view(playbook: Playbook, *, everything: bool = False, budget_tokens: in
         table = Table("id", "helpful", "harmful", "evidence", *taught, "content", box=None)
         for entry in entries:
             counts = (entry.helpful, entry.harmful, entry.evidence_count)
-            sources = (Text(clean(", ".join(entry.sources))) for _ in taught)
-            table.add_row(Text(clean(entry.id)), *map(str, counts), *sources, _content(entry))
-        parts += [Text(f"\n{clean(section)} ({len(entries)})", style="bold cyan"), table]
+            sources = (Text(printable(", ".join(entry.sources))) for _ in taught)
+            table.add_row(Text(printable(entry.id)), *map(str, counts), *sources, _content(entry))
+        parts += [Text(f"\n{printable(section)} ({len(entries)})", style="bold cyan"), table]
     return Group(*parts)

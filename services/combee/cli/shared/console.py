@@ -34,7 +34,7 @@ class CleanConsole(Console):
 
     def render_str(self, text: str, **options: Any) -> Text:
         """Return plain text as it is printed."""
-        return super().render_str(clean(text), **options)
+        return super().render_str(printable(text), **options)
 
 
 def output() -> Console:
@@ -58,7 +58,7 @@ def diagnostics() -> Console:
 
 def remark(text: str) -> None:
     """Print a remark on standard error."""
-    typer.echo(clean(text), err=True)
+    typer.echo(printable(text), err=True)
 
 
 def print_json(value: object) -> None:
@@ -72,14 +72,9 @@ def _plain(report: Any) -> object:
     return report.model_dump(mode="json")
 
 
-def clean(text: str) -> str:
-    """Return foreign text without terminal control sequences."""
-    return printable(text)
-
-
 def shortened(text: str, most: int) -> str:
     """Return foreign text as one line of at most ``most`` characters, without terminal control sequences."""
-    line = clean(" ".join(text.split()))
+    line = printable(" ".join(text.split()))
     return line if len(line) <= most else line[: most - 1] + "…"
 
 
@@ -109,5 +104,5 @@ def confirmed(question: str) -> bool:
 
 def failure(message: str, code: int) -> typer.Exit:
     """Print why the program ends, and return its exit."""
-    typer.echo(f"combee: {clean(message)}", err=True)
+    typer.echo(f"combee: {printable(message)}", err=True)
     return typer.Exit(code)

@@ -9,7 +9,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from combee.adapters.clock import moment
-from combee.cli.shared.console import WIDTH_OF_PIPES, clean, shortened
+from combee.cli.shared.console import WIDTH_OF_PIPES, shortened
 from combee.core.log.live.values import (
     LiveBatch,
     LiveNode,
@@ -21,6 +21,7 @@ from combee.core.log.live.values import (
 )
 from combee.core.playbook.retention import percent
 from combee.core.playbook.shown import counts_text
+from combee.core.text.forms import printable
 from combee.log.reports.branch import branch_report, branch_text
 from combee.log.reports.controller import why_text
 from combee.log.reports.status import newest_versions, progress_text
@@ -107,7 +108,7 @@ def frame(
 
 def line(text: str, style: str = "") -> Text:
     """Return possibly foreign text as one line, cut to the screen's width."""
-    return Text(clean(text), style=style, no_wrap=True, overflow="ellipsis")
+    return Text(printable(text), style=style, no_wrap=True, overflow="ellipsis")
 
 
 def flow(stages: Iterable[Stage], room: Room = ROOMS[0]) -> Table:
@@ -145,7 +146,7 @@ def playbooks(snapshot: Snapshot, room: Room = ROOMS[0], *, narrow: bool = False
         is_below = narrow and is_branch_of(playbook.name, above)
         above = above if is_below else playbook.name
         table.add_row(
-            Text(clean(f"└ @{branch_in(playbook.name)}" if is_below else playbook.name)),
+            Text(printable(f"└ @{branch_in(playbook.name)}" if is_below else playbook.name)),
             str(playbook.version),
             *(() if narrow else (counts_text(playbook.entries, playbook.proposed),)),
             window(playbook, SHORT_BAR if narrow else BAR),
@@ -265,7 +266,7 @@ def versions(
     for name, version in newest:
         when = moment(version.at_ms)[-len("00:00:00") :] if narrow else moment(version.at_ms)
         table.add_row(
-            Text(clean(f"{when}  {name}")),
+            Text(printable(f"{when}  {name}")),
             str(version.version),
             version.origin,
             counts_text(version.entries, version.proposed),
