@@ -182,7 +182,7 @@ def test_what_are_no_seeds_is_refused_with_what_would_be(text: str) -> None:
 def test_a_result_says_that_it_is_simulated_wherever_it_is_read(tmp_path: Path) -> None:
     measured, report = run(Squares(), SETUP, Store(tmp_path / "cells.jsonl"))
     files = results.write(tmp_path / "squares", "squares", SETUP, measured, report, plot=False)
-    assert [one.name for one in files] == ["result.json", "table.md"]
+    assert [one.name for one in files] == ["result.json", "table.md", "tables"]
     document = json.loads(files[0].read_text(encoding="utf-8"))
     assert document["simulated"] is True
     assert document["verdicts"][0]["verdict"] == "met"
@@ -198,6 +198,10 @@ def test_a_result_says_that_it_is_simulated_wherever_it_is_read(tmp_path: Path) 
     assert "Modes" not in text
     assert "- **met**: small: 0.5 (0.0–1.0)" in text
     assert "| 2 | 0.5 (0.0–1.0) |" in text
+    assert {one.name: one.read_text(encoding="utf-8") for one in files[2].iterdir()} == {
+        "1-squares.csv": "seeds,square\n2,0.5 (0.0–1.0)\n",
+        "criteria.csv": "criterion,verdict,figures\nsmall,met,0.5 (0.0–1.0)\n",
+    }
 
 
 def test_a_result_says_how_the_stand_in_was_made_to_fail() -> None:
@@ -216,10 +220,15 @@ def test_a_real_model_is_named_instead() -> None:
 
 def test_the_same_numbers_make_the_same_files(tmp_path: Path) -> None:
     measured, report = run(Squares(), SETUP, Store(tmp_path / "cells.jsonl"))
-    made = [results.write(tmp_path / name, "squares", SETUP, measured, report, plot=True) for name in "ab"]
-    once, again = ([file.read_bytes() for file in files] for files in made)
+    for name in "ab":
+        results.write(tmp_path / name, "squares", SETUP, measured, report, plot=True)
+    once, again = (
+        {str(file.relative_to(tmp_path / name)): file.read_bytes() for file in (tmp_path / name).rglob("*.*")}
+        for name in "ab"
+    )
     assert once == again
-    assert once[2].startswith(b"\x89PNG")
+    assert once["plot.png"].startswith(b"\x89PNG")
+    assert "tables/1-squares.csv" in once
 
 
 def test_a_mean_that_is_off_by_a_rounding_is_drawn(tmp_path: Path) -> None:

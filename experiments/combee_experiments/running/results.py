@@ -1,9 +1,11 @@
-"""A run's results on disk: ``result.json`` for programs, ``table.md`` and ``plot.png`` for people."""
+"""A run's results on disk: ``result.json`` and ``tables/`` for programs, ``table.md`` and ``plot.png`` for people."""
 
+import csv
 import json
 import os
 import platform
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
@@ -16,7 +18,8 @@ from combee_experiments.running.setup import Setup, fingerprint, summary
 from combee_sim.law.rules import IN_FORCE
 from combee_sim.modes import NO_MODES
 
-CELLS, RESULT, TABLE, PLOT = "cells.jsonl", "result.json", "table.md", "plot.png"
+CELLS, RESULT, TABLE, TABLES, PLOT = "cells.jsonl", "result.json", "table.md", "tables", "plot.png"
+CRITERIA = "criteria.csv"
 
 
 def environment() -> dict[str, object]:
@@ -95,8 +98,30 @@ def write(
     document = as_json(name, setup, measured, report)
     result.write_text(json.dumps(document, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
     table.write_text(as_markdown(name, setup, report), encoding="utf-8")
+    tables = _write_tables(folder / TABLES, report)
     if not (plot and report.panels):
-        return result, table
+        return result, table, tables
     label = "simulated" if setup.simulated else setup.model_name
     draw(report.panels, f"{name} ({label}, {len(setup.seeds)} seeds; bars: smallest to largest)", picture)
-    return result, table, picture
+    return result, table, tables, picture
+
+
+def _write_tables(folder: Path, report: Report) -> Path:
+    """Write each table as ``NUMBER-TITLE.csv``, and the verdicts as ``criteria.csv``; tables of earlier runs go."""
+    folder.mkdir(exist_ok=True)
+    for old in folder.glob("*.csv"):
+        old.unlink()
+    for number, table in enumerate(report.tables, 1):
+        _write_csv(folder / f"{number}-{_file_name(table.title)}.csv", [table.columns, *table.rows])
+    if decided := [(verdict.criterion, verdict.word, verdict.told) for verdict in report.verdicts]:
+        _write_csv(folder / CRITERIA, [("criterion", "verdict", "figures"), *decided])
+    return folder
+
+
+def _file_name(title: str) -> str:
+    return "-".join(re.findall(r"[a-z0-9]+", title.lower()))
+
+
+def _write_csv(path: Path, rows: Iterable[Iterable[str]]) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows(rows)
