@@ -36,6 +36,18 @@ async def test_worker_refuses_another_number_of_partitions(
     assert f"{topic_prefix}.updates has 2 partitions instead of 4: set COMBEE_PARTITIONS=2" in ended.err
 
 
+async def test_more_replicas_than_brokers_are_refused_with_the_setting(
+    kafka: Broker, topic_prefix: str, tmp_path: Path
+) -> None:
+    servers = ("--bootstrap-servers", kafka.bootstrap_servers)
+    settings = {"COMBEE_TOPIC_PREFIX": topic_prefix, "COMBEE_REPLICATION_FACTOR": "7"}
+    ended = await combee("topics", "create", *servers, data_dir=tmp_path, **settings)
+
+    assert ended.code == 2
+    assert "Change COMBEE_REPLICATION_FACTOR." in ended.err
+    assert "Traceback" not in ended.err
+
+
 @pytest.mark.parametrize(
     "verb", [("worker", "shuffle"), ("replay", "support/refunds", "--to", "elsewhere"), ("topics", "create")]
 )

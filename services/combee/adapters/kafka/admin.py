@@ -11,7 +11,7 @@ from uuid import uuid4
 from aiokafka import TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.errors import KafkaError, for_code
+from aiokafka.errors import InvalidReplicationFactorError, KafkaError, for_code
 
 from combee.adapters.kafka.connection import Connection, named_topics
 from combee.adapters.kafka.errors import RIGHTS, is_denied, translated
@@ -103,6 +103,10 @@ class KafkaAdmin:
             need = self._connection.need("Create", topic)
             if issubclass(error, RIGHTS):
                 raise ConfigurationError(f"creating {need.topics[0]}: {need.missing(error())}")
+            if error is InvalidReplicationFactorError:
+                raise ConfigurationError(
+                    f"creating {need.topics[0]}: {message} Change COMBEE_REPLICATION_FACTOR."
+                )
             kind = TransientError if getattr(error, "retriable", False) else FatalError
             raise kind(f"creating {self._connection.full(topic)}: {message or error.__name__}")
         return code == 0
