@@ -28,7 +28,7 @@ class BrokerProcess:
         """Return whether it runs; a zombie does not."""
         try:
             return os.waitpid(self.pid, os.WNOHANG) == (0, 0)
-        except ChildProcessError:
+        except ChildProcessError:  # it is no child of this process
             return self._is_listed()
 
     def _is_listed(self) -> bool:

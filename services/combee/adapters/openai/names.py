@@ -105,24 +105,25 @@ def resolve_embedding(
 ) -> tuple[str, Server]:
     """Return the embedding model's name on its server, and the server.
 
-    ``base_url`` or the prefix of a provider in the name chooses the server; without them it is the language model's.
-    The language model's key is only sent to the language model's server.
+    ``base_url`` chooses the server. Without it a provider in the name does, if ``model_url`` is not set; otherwise it
+    is the language model's server. The language model's key is only sent to the language model's server.
 
     Raises
     ------
     ConfigurationError
         As for ``resolve_model``.
     """
+    names_provider = _PREFIXED.fullmatch(embedding.strip()) is not None
     try:
         if not (base_url or "").strip():
             if on_azure := _on_azure(embedding, model_url):
                 return on_azure, _azure_server(azure, api_key)
-            if _on_azure(model or "", model_url) and not _PREFIXED.fullmatch(embedding.strip()):
+            if _on_azure(model or "", model_url) and not names_provider:
                 return embedding.strip(), _azure_server(azure, api_key)
-        of_model = _address(model or "", model_url)
-        named = _PREFIXED.fullmatch(embedding.strip()) and not (model_url or "").strip()
-        url = (base_url or "").strip() or (_address(embedding, None) if named else of_model)
-        return resolve_model(embedding, url, api_key or (model_key if url == of_model else None))
+        model_address = _address(model or "", model_url)
+        own_address = _address(embedding, None) if names_provider and not (model_url or "").strip() else None
+        url = (base_url or "").strip() or own_address or model_address
+        return resolve_model(embedding, url, api_key or (model_key if url == model_address else None))
     except ConfigurationError as error:
         raise ConfigurationError(
             f"COMBEE_EMBEDDING_MODEL={embedding} cannot be asked: {error}; for embeddings alone set"
