@@ -6,7 +6,7 @@ shuffler reads the gap from the log. So a lost, repeated or reordered delivery n
 The path of a record to its batch; read the modules in this order:
 
 1. It arrives: ``Shuffler.deliver`` keeps it, and ``turn`` takes one record after the other (``_process_all``,
-   ``_process``, ``_take``). ``_take_reflection`` gathers what is known of it: source and id, its partition, its
+   ``_process``, ``_apply``). ``_apply_reflection`` gathers what is known of it: source and id, its partition, its
    attempt.
 2. The state of the partition takes it (``partition.py``): ``ShuffleState.wait`` puts it into the window of each
    line that learns from it, or counts it as a repeat.
@@ -203,7 +203,7 @@ class Shuffler:
         if state is None or self._delivered.get(number) is not delivered:
             return  # reassigned meanwhile
         async with state.lock:
-            # Every process sees every playbook.
+            # Only playbooks of this partition: views announce those of all partitions.
             for names in (state.grown, state.to_ask_again):
                 names &= {
                     name
@@ -238,7 +238,7 @@ class Shuffler:
         letters that fill a transaction are written at once, with the offsets: so a restart in a long backlog begins
         after them.
         """
-        await self._take(state, record)
+        await self._apply(state, record)
         if state.is_outbox_full:
             await self._cutter.commit(state)
         if record.topic == REFLECTIONS and self._states.get(state.number) is state:
@@ -248,8 +248,8 @@ class Shuffler:
                 if window is not None and len(window.waiting) >= self._rules.batch_size(state, line):
                     await self._close(state, line)
 
-    async def _take(self, state: ShuffleState, record: Record) -> None:
-        """Process one record, in offset order; a bad one becomes a dead letter."""
+    async def _apply(self, state: ShuffleState, record: Record) -> None:
+        """Apply one record to the state, in offset order; a bad one becomes a dead letter."""
         try:
             if record.topic == COMMANDS:
                 command = topics.COMMANDS.read(record)
@@ -261,13 +261,13 @@ class Shuffler:
                     state.flushes[record.offset] = command.model_copy(update=through)
                     self._read_on(state, REFLECTIONS, last)  # its reflections may not have been delivered yet
             else:
-                await self._take_reflection(state, record)
+                await self._apply_reflection(state, record)
         except (CodecError, PoisonError) as error:
             log_dead_letter(record, service=GROUP, reason=str(error))
             state.outbox.append(dead_letter(record, service=GROUP, reason=str(error), clock=self._clock))
         state.seen[record.topic] = record.offset
 
-    async def _take_reflection(
+    async def _apply_reflection(
         self, state: ShuffleState, record: Record, *, line_with_room: str | None = None
     ) -> None:
         """Put a reflection into the window of each line that learns from it.
@@ -360,7 +360,7 @@ class Shuffler:
             if len(records) < len(offsets):
                 raise TransientError(f"{REFLECTIONS}[{state.number}] has lost records of {line} that waited")
             for record in records.values():
-                await self._take_reflection(state, record, line_with_room=line)
+                await self._apply_reflection(state, record, line_with_room=line)
             state.agenda.note(line, state.window(line))
             is_refilled = True
         return is_refilled
