@@ -70,7 +70,7 @@ MOVED = {
     "controller": ("playbook", "controller"),
     "cost": ("playbook", "cost"),
 }
-"""Old spellings, which run and name the new one."""
+"""Former names of verbs; each still runs, with a remark that tells the new name."""
 USAGE_LINE = "Usage: combee [--version] [--install-completion] VERB [--help]"
 LABEL, NAME = 9, 12
 """Widths of the first two columns of the list of verbs."""
@@ -78,10 +78,10 @@ LABEL, NAME = 9, 12
 
 @cache
 def _command(name: str) -> Any:
-    """Return a verb, cached: making its options is slow, and one command line looks it up several times."""
+    """Return a verb's command, cached: making its options is slow, and one run looks it up several times."""
     app = typer.Typer()
     import_module(VERBS[name].module).register(app)
-    if not gc.isenabled():  # ``main`` stopped it; a test's process keeps its own setting
+    if not gc.isenabled():  # ``main`` turned it off for a faster start; tests leave it on
         gc.freeze()
         gc.enable()
     return get_group(app).commands[name]
@@ -132,16 +132,17 @@ class Verbs(TyperGroup):
         formatter.write("\n".join(rows) + "\n")
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002 - the group's own signature
-        """Return a verb's summary, which the list of verbs and completion need."""
+        """Return a command with a verb's summary alone: the list of verbs and completion need no more."""
         return TyperCommand(cmd_name, help=VERBS[cmd_name].summary) if cmd_name in VERBS else None
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the called verb with its options; an old spelling names the new one."""
+        """Return the called verb with its options; a former name is replaced by the new one."""
         if (moved := MOVED.get(args[0])) is not None:
-            if not ctx.resilient_parsing:  # completion
+            if not ctx.resilient_parsing:  # it is True during completion
                 remark(f"'combee {args[0]}' is now 'combee {' '.join(moved)}'")
             args = [*moved, *args[1:]]
         name, summary, rest = super().resolve_command(ctx, args)
+        # The summary is exchanged for the verb, which is imported here.
         return name, summary and self.commands[str(summary.name)], rest
 
     def invoke(self, ctx: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What publish's decisions start from, may read and result in; pure.
+"""Publish's decisions: their inputs, what they may read, and their results; pure.
 
 A decision about a record starts from a basis: the state of its partition, the settings, the time, and what was read
 for it. If it needs something that was not read, the publisher reads it and asks for the decision again. The decision
@@ -68,7 +68,7 @@ class PublishDecision:
     decisions: tuple[messages.Decision, ...] = ()
     lost: tuple[Lost, ...] = ()
     passed_over: str = ""
-    """Why a record that was read has no effect, where that is worth a log line."""
+    """Why a record has no effect, if that is to be logged."""
 
     def with_gate(self, name: str, gate: Gate, *decisions: messages.Decision) -> "PublishDecision":
         """Return the decision with the gate of one more playbook."""
@@ -196,7 +196,7 @@ def _labels(gate: Gate) -> Mapping[str, Label | None]:
 
 
 class Request(Generic[T]):
-    """One thing to be read; ``T`` is the type of the answer."""
+    """A read that a decision needs; ``T`` is the type of the answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,7 +296,7 @@ class UnreadError(Exception):
         self.request = request
 
 
-# ---- what a decision starts from
+# ---- the inputs of a decision
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,8 @@
-"""What becomes of a record: the records of one transaction, or what must be read or must come first; pure.
+"""Publish's decision about a record: the records of one transaction, or what it must wait for; pure.
 
-``decide`` is asked about each record; for an update it says its turn, and its version. What follows from any version
-(marks, gates and candidates) is a second question, ``completed``: a batch is applied once, whatever its gate reads.
+``decide`` answers for each record; for an update the answer is its version, or what it waits for. ``completed`` then
+adds what follows from any version: marks, gates and candidates. It is a function of its own, so that reading for a
+gate does not apply the batch again.
 """
 
 from dataclasses import replace

@@ -43,7 +43,7 @@ CONTROL = GroupMember(
         key_insight="Read the numbers in the task again before you add them.",
     ),
 )
-"""A lesson that every model can turn into a proposal."""
+"""A reflection from which every model can propose a lesson."""
 
 
 def _as_seen_on(base: Playbook, members: Iterable[GroupMember]) -> list[GroupMember]:
@@ -58,7 +58,7 @@ def _as_seen_on(base: Playbook, members: Iterable[GroupMember]) -> list[GroupMem
 
 
 def _first_question(coverage: Coverage) -> tuple[Coverage, Question | None]:
-    """Return the coverage that words and embeddings witness, and what to ask a check call about the rest."""
+    """Return the coverage that words and embeddings prove, and what to ask a check call about the rest."""
     coverage = coverage.witnessed().with_proposals()
     return coverage, coverage.question()
 
@@ -72,7 +72,7 @@ def _left_after(
 
 
 def _outcome_with(coverage: Coverage, more: Sequence[Operation]) -> NodeResult:
-    """Return the root's result with further operations, and with what is left in its own words."""
+    """Return the root's result with further operations, and with the lessons left over in their own words."""
     return coverage.extended(more, coverage.left).in_own_words().outcome()
 
 
@@ -93,7 +93,7 @@ class Aggregator:
         self._method = method
         self._settings = settings
         self._checks = settings.carry and method.HOLDS == "entries"
-        """Whether the root checks its result and carries what that does not say; off: the paper's protocol."""
+        """Whether the root checks its result and adds the lessons that it lacks; off: the paper's protocol."""
         self._note = note
         """A note that every result of a call carries."""
         self._vectors = vectors or Vectors()

@@ -1,4 +1,4 @@
-"""Asking a model: one call about items, or one about each half where they are too long for it."""
+"""Asking a model about items in one call, or about each half in a call if they are too long."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -22,7 +22,7 @@ class Asking:
         self._model = model
         self._head_start = head_start
         self._begun = False
-        """Whether a call was answered, which another worker would have to pay again."""
+        """Whether a call was answered: if this worker stopped now, another one would have to pay it again."""
 
     async def ask(
         self, call: Call[Items], level: int, *, waits: bool = False

@@ -5,9 +5,10 @@
 1. ``_leaf`` takes a group from ``scan.0``. It checks the manifest (``ManifestCache``), reads the version that the
    batch is based on (``_base``), and asks the model (``Aggregator.leaf``).
 2. ``_emit`` writes the result as a partial on ``scan.N``, to the partition of its parent.
-3. ``_child`` takes a partial. It waits in ``Gathering``, with its record uncommitted, until its siblings have come.
+3. ``_child`` takes a partial. The partial waits in ``Gathering``, its record uncommitted, until its siblings come.
    The last one combines them (``Aggregator.combine``).
-4. The root's result is then checked against the batch's reflections (``Aggregator.checked``).
+4. The root's result is then checked against the batch's reflections (``Aggregator.checked``). A batch of one group
+   has no combine: ``Aggregator.leaf`` checks the group's result.
 5. ``_emit`` writes the combined result: a partial for the next level, or the root's as the batch's update.
 
 The loop commits an offset once ``handle`` has returned, so the log is the only memory.
@@ -96,7 +97,7 @@ class ScanHandler:
         self._wave = Wave()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._draining = asyncio.Event()
-        # At the start there is nothing yet that a version could end.
+        # At the start no call runs that a version could end.
         self.playbooks = Playbooks(log, self._published, announces_start=False)
 
     def _published(self, name: str, playbook: Playbook | None) -> None:
@@ -107,13 +108,13 @@ class ScanHandler:
         for key, gathering in list(self._gatherings.items()):
             _, batch_of, sequence, *_ = key
             if batch_of == name and sequence <= playbook.batch_sequence:
-                # Its batch was closed without it: nobody waits for this node any more.
+                # Its batch has a version: no node above takes this result any more.
                 gathering.done.set()
                 del self._gatherings[key]
         self._groups.published(name, playbook.batch_sequence)
 
     async def assigned(self, starts: dict[TopicPartition, int]) -> None:
-        """Results that are in the log already are not asked for again."""
+        """Read which results are in the log already: they are not asked for again."""
         for key in [k for k, gathering in self._gatherings.items() if gathering.source in starts]:
             del self._gatherings[key]
         await self._answered.restore(self._log, starts)
@@ -136,8 +137,8 @@ class ScanHandler:
         else:
             await self._child(message, record)
 
-    def _over(self, record: Planned, node: Node) -> bool:
-        """Return whether a node needs no work: its batch is published, or its result or the root's is in the log."""
+    def _is_done(self, record: Planned, node: Node) -> bool:
+        """Return whether a node is done: its batch is published, or its result or the root's is in the log."""
         plan = record.plan
         if plan.sequence <= self.playbooks.latest(plan.playbook).batch_sequence:
             return True
@@ -150,12 +151,12 @@ class ScanHandler:
         node = tree.node_at(plan.batch_id, plan.widths, 0, group.index)
         if group.node_id != node.id:
             raise PoisonError(f"group {group.index} of {plan.batch_id} has a foreign node id")
-        if self._over(group, node):
+        if self._is_done(group, node):
             return
         await self._refuse_unplanned(group)
         async with self._locks.setdefault(node.id, asyncio.Lock()):
             is_left_out = plan.left_out and tree.is_left_out(plan.widths, group.index, plan.left_out)
-            if is_left_out or self._over(group, node):
+            if is_left_out or self._is_done(group, node):
                 return
             self._limiter.check(plan.playbook)
             aggregator, base = self._aggregator(plan, 0), await self._base(plan)
@@ -172,7 +173,7 @@ class ScanHandler:
     async def _child(self, child: Partial, record: Record) -> None:
         level = LEVELS[record.topic]
         node = await self._parent(child, level, record)
-        if self._over(child, node):
+        if self._is_done(child, node):
             return
         await self._refuse_unplanned(child)
         key = key_of(child)
@@ -184,17 +185,17 @@ class ScanHandler:
             grace_s = stragglers.grace_s(child.plan, level, gathering.results, took_s)
             await self._wait(gathering.done, grace_s)
             if grace_s is None:
-                # The record stayed open until its parent was done: the log is the only memory of it.
+                # Its parent is done, so this record may be committed.
                 return
         async with self._locks.setdefault(node.id, asyncio.Lock()):
-            if not self._over(child, node):
+            if not self._is_done(child, node):
                 base = await self._base(child.plan)
                 aggregator = self._aggregator(child.plan, level)
                 results = gathering.results
                 children = [gathering.children[i] for i in sorted(results)]
                 result = await aggregator.combine(base, level, children)
                 if node.parent is None:
-                    # Not asked again if the log is away: the combine is paid for.
+                    # An outage of the log is waited out here: otherwise the combine would be paid for again.
                     members = await retried(lambda: self._members(child, result))
                     checked = await aggregator.checked(base, child.plan, result, members)
                     result = stragglers.with_left_out(checked, child.plan, results)
@@ -203,7 +204,7 @@ class ScanHandler:
         self._gatherings.pop(key, None)
 
     async def _members(self, record: Planned, result: NodeResult) -> list[GroupMember]:
-        """Return the reflections of a batch that got through to its root's result."""
+        """Return the reflections of a batch that its root's result covers."""
         manifest = await self.manifests.find(await self.manifests.place_of(record))
         if manifest is None:
             return []
@@ -226,7 +227,7 @@ class ScanHandler:
             raise DrainingError("waiting")
 
     async def _refuse_unplanned(self, record: Planned) -> None:
-        """Raise PoisonError for a record that no manifest planned: its siblings would never come."""
+        """Raise PoisonError for a record that no manifest planned."""
         place = await self.manifests.place_of(record)
         if not self.manifests.has_come(place):
             await self._wait(self.manifests.arrival(place), manifest_cache.ARRIVES_S)

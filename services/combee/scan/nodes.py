@@ -1,4 +1,4 @@
-"""The nodes that a worker knows of: answered ones, those that wait for children or a version, those under way."""
+"""A worker's nodes: answered ones, those that wait for children or a version, and those whose calls run."""
 
 import asyncio
 from collections.abc import Coroutine, Mapping
@@ -62,7 +62,7 @@ def _batch(record: Planned) -> tuple[str, int, int]:
 LOOPS_TO_SEND = 2
 """Rounds of the event loop from a turn until the HTTP library has written the request."""
 GatheringKey = tuple[str, str, int, int, tuple[int, ...]]
-"""A node, and the batch that its children name: a partial that names another manifest is no sibling."""
+"""A parent node with its batch and manifest: only partials that name all of them are siblings."""
 
 
 @dataclass(slots=True)
@@ -88,7 +88,7 @@ class Gathering:
 
 
 def key_of(child: Partial) -> GatheringKey:
-    """Return which gathering a child belongs to."""
+    """Return the key of a child's gathering."""
     return child.parent_id, *_batch(child), child.plan.widths
 
 
@@ -118,7 +118,7 @@ class Wave:
         self._preparing = asyncio.Lock()
 
     async def turn(self) -> None:
-        """Wait until the request before this one is on its way."""
+        """Wait until the previous request has been sent."""
         await self._preparing.acquire()
         self._pass(LOOPS_TO_SEND)
 
@@ -130,15 +130,15 @@ class Wave:
 
 
 class GroupCalls:
-    """The calls of groups that are under way on this worker."""
+    """The running calls of groups on this worker."""
 
     def __init__(self) -> None:
         self._plans: dict[asyncio.Task[NodeResult], Plan] = {}
 
     async def result(self, plan: Plan, work: Coroutine[Any, Any, NodeResult]) -> NodeResult | None:
-        """Return a group's result; None as soon as a version holds its batch: it was left out.
+        """Return a group's result; None if it was left out: a version of its batch appears first.
 
-        Its record may be committed only then, because the update that left it out is in the log.
+        Only then may the record of a left-out group be committed: the update without it is in the log.
         """
         call = asyncio.create_task(work)
         self._plans[call] = plan
@@ -151,7 +151,7 @@ class GroupCalls:
         return None if call.cancelled() else call.result()
 
     def published(self, playbook: str, sequence: int) -> None:
-        """Cancel the calls of batches up to ``sequence``: nothing can take their results any more."""
+        """Cancel the calls of batches up to ``sequence``: their versions exist."""
         for call, plan in self._plans.items():
             if plan.playbook == playbook and plan.sequence <= sequence:
                 call.cancel()

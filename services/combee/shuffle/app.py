@@ -26,7 +26,7 @@ from combee.shuffle.shuffler import Shuffler
 logger = structlog.get_logger()
 
 MAX_TURN_GAP_S = 2.0
-"""Maximum seconds between two turns; a deadline makes the next turn come sooner."""
+"""Maximum seconds between two turns; a window that times out makes the next turn come sooner."""
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 10.0
 FETCH_BYTES = 256 * 1024
@@ -45,12 +45,12 @@ class _Thread(driver.AIOKafkaConsumerThread):
     async def on_start(self) -> None:
         await super().on_start()
         cast("RangeTransport", self.transport).membership.watch(self._consumer)
-        # Faust has fetches held for 1.5 s. Of 400 reflections the last came after 1.6 s instead of 0.15.
+        # With Faust's own wait of 1.5 s per fetch, the last of 400 reflections came after 1.6 s instead of 0.15.
         wait_longer_when_idle(self._consumer)
 
 
 class FetchedRange(ConsumerMessage):
-    """The records that one fetch brought of a partition, as one message at the place of the last of them."""
+    """All records of a partition in one fetch, as one message with the offset of the last."""
 
     def __init__(self, records: Sequence[Any], tp: Any, generation_id: int) -> None:
         last = records[-1]

@@ -1,7 +1,6 @@
 """The attempt number of a record: its headers claim one, and a dead letter proves it.
 
-The dead letter is read where the headers say it stands. It never changes, so the answer is the same whenever the
-record is read again.
+The headers name the place of the dead letter. It never changes, so each reading of the record gives the same attempt.
 """
 
 from collections import OrderedDict
@@ -18,7 +17,8 @@ from combee_schemas.reflection import Reflection
 LETTERS = topics.DEAD_LETTERS.name
 REMEMBERED = 4_096
 READ_AT_ONCE, BYTES_AT_ONCE = 500, 4 << 20
-"""Dead letters (and bytes) per reading: letters are sent again in order, and each reading opens a reader."""
+"""Maximum number (and bytes) of dead letters read ahead: letters are sent again in order, and each read opens a
+reader."""
 
 
 class Attempts:

@@ -1,7 +1,7 @@
 """Entries whose embeddings are near each other, compared in the background: the shuffler never waits for a server.
 
-Shuffle asks because its manifest records the clusters for scan, publish, a replay and the next owner.
-A server that gives no embeddings is logged and recorded, and near-duplicates are found by their words alone.
+Shuffle compares them, because its manifest records the clusters for scan, publish, a replay and the next owner. If
+the server gives no embeddings, that is logged and recorded, and near-duplicates are found by their words alone.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ class Neighbours:
         self.on_compared: Callable[[], None] = lambda: None
         """Called when a comparison is ready."""
         self._asked: dict[str, Mapping[str, str]] = {}
-        """Playbook → contents by entry that nobody has compared yet."""
+        """Playbook → contents by entry, still to be compared."""
         self._alike: dict[str, Alike] = {}
         self._wake = asyncio.Event()
 
@@ -49,10 +49,9 @@ class Neighbours:
         return self._vectors.model
 
     def of(self, playbook: str, entries: Sequence[Entry]) -> Alike | None:
-        """Return the pairs among a playbook's entries; None: they are being compared, and ``on_compared`` tells when.
+        """Return the pairs among a playbook's entries; None: the comparison runs, and ends with ``on_compared``.
 
-        Entries that came or changed meanwhile are compared by their words alone: a busy playbook must not
-        wait for ever.
+        Entries that are new or changed since it began have no pairs: otherwise a busy playbook would wait for ever.
         """
         if not self.model or len(entries) < 2:  # noqa: PLR2004 - a pair
             return NOTHING

@@ -55,8 +55,8 @@ class Orders:
                 batch = self._consolidated(state, command, playbook, automatic=automatic)
             if batch is None:
                 return False
-        # Before it is written: the offsets in its transaction must not count the order as open, and must count a
-        # fork's window as waiting.
+        # Before the batch is written: its transaction commits offsets beyond the order, and none beyond the window of
+        # a fork.
         state.settle_order(command)
         if batch is not None:
             if batch.plan.branch is not None:

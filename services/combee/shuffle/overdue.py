@@ -1,4 +1,4 @@
-"""Batches without a version for too long: written again, and at last closed without a result."""
+"""Overdue batches: they are written again, and after some attempts closed without a result."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ from combee_schemas import topics
 logger = structlog.get_logger()
 
 ANSWERING_S = 60.0
-"""How long after an answer the model still counts as answering."""
+"""Seconds after an answer during which the model counts as answering."""
 
 
 class Overdue:
@@ -38,7 +38,7 @@ class Overdue:
             in_flight.answered_s += answered_s
         for in_flight in state.manifests.all_in_flight():
             is_overdue = now - in_flight.since >= self._timeout_s
-            # Its version may come while another one is written.
+            # Its version may have come while another batch was written.
             if is_overdue and state.manifests.is_in_flight(in_flight):
                 await self._again_or_never(state, in_flight)
 
@@ -51,10 +51,10 @@ class Overdue:
             sequence=plan.sequence,
             tries=tries,
         )
-        # A later batch may be complete and wait for this one: only the first in line is ever given up.
+        # Only the oldest batch is given up: a later one may be complete and wait only for it.
         is_first = plan.sequence == min(state.manifests.in_flight[plan.playbook])
-        had_its_time = in_flight.answered_s >= self._timeout_s
-        if is_first and had_its_time and tries > self._retries:
+        had_enough_time = in_flight.answered_s >= self._timeout_s
+        if is_first and had_enough_time and tries > self._retries:
             await self._give_up(state, in_flight, "no result within the batch time-out")
         else:
             await self._write_again(state, in_flight)

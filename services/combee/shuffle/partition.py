@@ -1,6 +1,6 @@
-"""What is known of one partition: what waits in windows, what was asked for, and what is in batches.
+"""The state of one partition: its windows, the commands that wait for a batch, and its batches.
 
-It changes in three ways: a record is worked in (``wait``, ``order_batch``), reflections are taken for a batch
+It changes in three ways: a record is processed (``wait``, ``order_batch``), reflections are taken for a batch
 (``take``), and a batch that was written is remembered (``Manifests.add``). All of it can be read back from the log.
 """
 
@@ -46,7 +46,7 @@ class InFlight:
 
 @dataclass(slots=True, kw_only=True)
 class Manifests:
-    """Memory of one partition of ``batches``, bounded by the duplicate horizon."""
+    """The manifests of one partition, as far back as the duplicate horizon."""
 
     horizon: int
     sequences: dict[str, int] = field(default_factory=dict)
@@ -197,10 +197,9 @@ class ShuffleState:
         return [playbook, *(line for line, branch in self.branches.items() if branch.of == playbook)]
 
     def wait(self, line: str, item: Waiting, *, batch_size: int, is_reread: bool = False) -> bool:
-        """Put a reflection into a line's window, or count it as a repeat; a full window keeps its offset only.
+        """Put a reflection into a line's window, or count it as a repeat; return whether more than a batch waits now.
 
-        ``is_reread``: its offset was kept before, and now there is room. Return whether the window has got more
-        than a batch by it.
+        A full window keeps only its offset. ``is_reread``: only its offset was kept, and now there is room.
         """
         member = item.member
         if self.manifests.covers(line, member.offset):
@@ -222,7 +221,7 @@ class ShuffleState:
 
     def _is_repeat(self, line: str, reflection_id: str, attempt: int) -> bool:
         branch = self.branches.get(line)
-        # Without the attempt: a waiting reflection makes any other of its id a repeat, even of a lower attempt.
+        # While a reflection waits, every other with its id is a repeat, whichever attempt it is.
         return (
             (line, reflection_id) in self._waiting
             or self.manifests.knows(line, reflection_id, attempt)
@@ -271,9 +270,9 @@ class ShuffleState:
     # ---- a batch takes reflections
 
     def take(self, line: str, close: Close) -> Taken:
-        """Remove from a window what its next batch is cut of.
+        """Remove the reflections of the next batch from a window.
 
-        It is done before the batch is written: offsets in its transaction must not count these as waiting.
+        The caller does this before it writes the batch: the batch's transaction commits offsets beyond them.
         """
         taken = self.window(line).take(close)
         self._release(line, taken.items)

@@ -1,4 +1,4 @@
-"""Reading a partition back from the log: its offsets, its newest manifests and its branches; never all history."""
+"""Restores a partition from the log: its offsets, its newest manifests and its branches, without reading history."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ CURRENT_TIMEOUT_S = 60.0
 
 @dataclass(slots=True)
 class Restorer:
-    """Reads partitions back as of what is committed."""
+    """Restores partitions as of their committed offsets."""
 
     log: Log
     clock: Clock
@@ -25,7 +25,7 @@ class Restorer:
     sizes: View[BatchSize]
     limits: ShuffleLimits
     _homes: dict[str, int] = field(default_factory=dict)
-    """The partitions of the playbooks that there were at an assignment."""
+    """Partitions of playbooks, looked up at former restores."""
 
     async def restore(self, number: int) -> tuple[ShuffleState, Sequence[Playbook]]:
         """Fence a partition's former owner; return what it wrote, and the newest versions of its playbooks.
@@ -55,7 +55,7 @@ class Restorer:
         return state, snapshots
 
     async def _snapshots_on(self, number: int) -> list[Playbook]:
-        """Return a partition's snapshots without what they say; those of others are not even decoded."""
+        """Return a partition's snapshots without their entries; those of other partitions are not decoded."""
         view, snapshots = self.playbooks.view, []
         for key in sorted(view.keys()):
             if key not in self._homes:
@@ -68,7 +68,7 @@ class Restorer:
 async def read_manifests(
     log: Log, partition: int, horizon: int, snapshots: Sequence[Playbook], now: float
 ) -> Manifests:
-    """Read a partition's manifests within the horizon and those in flight; snapshots cover what lies before."""
+    """Read a partition's manifests within the horizon and those in flight; snapshots stand for the older ones."""
     source = TopicPartition(topic=topics.BATCHES.name, partition=partition)
     manifests = Manifests(horizon=horizon)
     for offset, batch in await newest_manifests(log, source, horizon):

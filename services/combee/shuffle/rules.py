@@ -1,6 +1,6 @@
 """Rules for a line's batches: their settings and size, and what a batch that is due must wait for.
 
-``core`` decides; here it is told what is known. What begins or ends to hold back a line is logged once.
+``core`` decides; this module gives it the state. The begin and the end of a pause are logged once each.
 """
 
 from collections.abc import Iterator, Mapping
@@ -29,7 +29,7 @@ from combee_schemas.playbook import Playbook
 logger = structlog.get_logger()
 
 HOLDS_BACK = ("source", "tenant", "spend", "pause")
-"""A source's share of a batch, a tenant's limits, a cap on spending, a person's order."""
+"""Reasons: a source's share of a batch, a tenant's limits, a cap on spending, a person's command."""
 
 
 class BatchRules:
@@ -63,13 +63,13 @@ class BatchRules:
         self._lines: dict[str, set[str]] = {}
         """By playbook, itself and its branches, deleted ones too."""
         self._held: set[tuple[str, str]] = set()
-        """What held back whom at the last check: a line, or a tenant."""
+        """(reason, line or tenant) of what was held back at the last check."""
         self._warned: set[tuple[str, int]] = set()
 
     # ---- what versions tell
 
     def published(self, playbook: Playbook) -> None:
-        """Take note of a line's newest version: what it has spent counts against its playbook's and tenant's caps."""
+        """Note a line's newest version: its spending counts against the caps of its playbook and tenant."""
         self._lines.setdefault(playbook_of(playbook.name), set()).add(playbook.name)
         self.tenants.spent(playbook)
 
@@ -94,7 +94,7 @@ class BatchRules:
         return decided.batch_size if decided else self.settings.batch_size
 
     def share(self, state: ShuffleState, line: str) -> Share | None:
-        """Return how much of a batch one source may fill where others wait; None: all of it."""
+        """Return how much of a batch one source may fill while others wait; None: all of it."""
         if self._postures.of(line) == "lab":
             return None
         return Share(batch_size=self.batch_size(state, line), parts=parts(self._playbooks.latest(line)))
@@ -104,7 +104,7 @@ class BatchRules:
     def waits_for(self, state: ShuffleState, line: str) -> Literal["version", "check"] | None:
         """Return what a line's next batch, which is due, must wait for; None: it may be cut.
 
-        Its next version makes a line change; of all else only a later check tells.
+        ``version``: the line's next version, which is announced. ``check``: anything else; it is checked regularly.
         """
         limit = self.settings.max_inflight_batches
         if self._is_capped:
@@ -113,7 +113,7 @@ class BatchRules:
             return "version"
         if state.is_forking(line):
             return "check"
-        # Asked last: each batch that is held back is logged.
+        # Last, as it logs: a batch that waits for another reason is not logged.
         for what, whom, why in self._holds(state, line):
             if (why is not None) != ((what, whom) in self._held):
                 self._log_change(what, whom, why)
@@ -123,7 +123,7 @@ class BatchRules:
         return None
 
     def _holds(self, state: ShuffleState, line: str) -> Iterator[tuple[str, str, Pause | None]]:
-        """Yield what may hold back a line, whom it holds back by it, and why; None: it does not."""
+        """Yield each possible reason to hold back a line, the line or tenant, and the pause; None: no pause."""
         now_ms = self._clock.now_ms()
         playbook, order = self._playbooks.latest(line), self._playbooks.order(line, now_ms)
         reason = misfit(playbook, self._method_holds, self.settings.method)
@@ -159,7 +159,7 @@ class BatchRules:
     # ---- what was held back at the last check
 
     def held(self, states: Mapping[int, ShuffleState]) -> Mapping[str, int]:
-        """Return how many reflections of partitions are held back, by what does that."""
+        """Return how many reflections of partitions are held back, by reason."""
         counts = dict.fromkeys(HOLDS_BACK, 0)
         for state in states.values():
             for line, window in state.windows.items():
@@ -170,7 +170,7 @@ class BatchRules:
         return counts
 
     def _log_change(self, what: str, whom: str, why: Pause | None) -> None:
-        """Log what begins, or ends, to hold back a line or a tenant."""
+        """Log that a pause of a line or a tenant begins or ends."""
         self._held ^= {(what, whom)}
         match what, why:
             case "method", Pause():

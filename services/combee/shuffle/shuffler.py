@@ -1,17 +1,16 @@
 """The shuffle service without Faust: it reads partitions in order, cuts batches, writes them in transactions.
 
-A delivery by the stream processor says only that records exist. The log decides what comes next: if a record does
-not follow the last one, the shuffler reads the gap itself. So a lost, repeated or reordered delivery neither loses
-nor repeats a reflection.
+A delivery by the stream processor only announces records. If a delivered record does not follow the last one, the
+shuffler reads the gap from the log. So a lost, repeated or reordered delivery neither loses nor repeats a reflection.
 
 The path of a record to its batch; read the modules in this order:
 
-1. It arrives: ``Shuffler.deliver`` keeps it, and ``turn`` takes one record after the other (``_work_in_all``,
-   ``_work_in``, ``_take``). ``_take_reflection`` gathers what is known of it: source and id, its partition, its
+1. It arrives: ``Shuffler.deliver`` keeps it, and ``turn`` takes one record after the other (``_process_all``,
+   ``_process``, ``_apply``). ``_apply_reflection`` gathers what is known of it: source and id, its partition, its
    attempt.
-2. The state of the partition folds it in (``partition.py``): ``ShuffleState.wait`` puts it into the window of each
+2. The state of the partition takes it (``partition.py``): ``ShuffleState.wait`` puts it into the window of each
    line that learns from it, or counts it as a repeat.
-3. ``_close`` asks whether the window may close: ``due`` (``core/batching/window.py``). ``_work_in`` calls it for a
+3. ``_close`` asks whether the window may close: ``due`` (``core/batching/window.py``). ``_process`` calls it for a
    full window, ``_cut_due`` for every other reason, once a turn.
 4. It asks what the batch must wait for: ``BatchRules.waits_for`` (``rules.py``).
 5. ``ShuffleState.take`` removes the batch's reflections from the window, and ``Cutter.cut`` (``cutting.py``) writes
@@ -74,38 +73,39 @@ from combee_schemas.topics import key_of
 
 logger = structlog.get_logger()
 
-LOOK_FURTHER_S = 60.0
-"""How often the ends are looked up: markers and aborted records are not delivered, and are passed all the same."""
+LOOK_UP_EVERY_S = 60.0
+"""Seconds between look-ups of the topics' ends: transaction markers and aborted records take offsets, but are never
+delivered."""
 DELIVERED_BYTES = 512 << 10
-"""Of delivered records kept for the next turn, per partition; the rest is read from the log."""
+"""Maximum bytes of delivered records kept per partition for the next turn; further ones are read from the log."""
 TAKEN_AT_ONCE = 100
-"""Records between two chances for everything else on the event loop."""
+"""Number of records after which other tasks of the event loop get a turn."""
 READ_AT_ONCE = 5_000
-"""Maximum number of records read from the log at once, per topic: other partitions wait for their turn meanwhile."""
+"""Maximum number of records read from the log at once, per topic; other partitions wait meanwhile."""
 
 
 @dataclass(slots=True)
 class _Delivered:
-    """What was delivered of one partition and has not been worked in."""
+    """Records delivered of one partition and not yet processed."""
 
     newest: dict[str, int] = field(default_factory=dict)
-    """Last offset known, per input topic."""
+    """Last offset known to exist, per input topic."""
     records: deque[Record] = field(default_factory=deque)
     size: int = 0
 
     def add(self, records: Sequence[Record]) -> None:
-        """Take note of records of one topic, in offset order."""
+        """Keep records of one topic, in offset order, as far as there is room."""
         self.note(records[-1].topic, records[-1].offset)
         if self.size < DELIVERED_BYTES:
             self.records += records
             self.size += sum(record.memory for record in records)
 
     def note(self, topic: str, offset: int) -> None:
-        """Take note that the log goes up to an offset at least."""
+        """Note that the log reaches at least up to an offset."""
         self.newest[topic] = max(self.newest.get(topic, -1), offset)
 
     def take(self) -> Record:
-        """Return the next of the records kept, once."""
+        """Remove the next kept record, and return it."""
         record = self.records.popleft()
         self.size -= record.memory
         return record
@@ -132,14 +132,14 @@ class Shuffler:
         self._clock = clock
         self._settings = settings
         self._states: dict[int, ShuffleState] = {}
-        self._news: dict[int, _Delivered] = {}
+        self._delivered: dict[int, _Delivered] = {}
         self._attempts = Attempts(log)
         self._appeared: set[str] = set()
-        """Playbooks with a version since the last partition began to be loaded."""
-        self._looked_at = clock.monotonic()
+        """Playbooks with a new version since the last restore of a partition began."""
+        self._ends_looked_up_at = clock.monotonic()
         self.wake = asyncio.Event()
         tenants = tenants or Tenants({})
-        # A tenant's playbooks are on all partitions; else those of others need not even be decoded at the start.
+        # A tenant's limit counts playbooks of all partitions. Without limits a start decodes only this process's.
         self.playbooks = Playbooks(log, self._published, announces_start=tenants.are_limited)
         self.sizes: View[BatchSize] = View(
             log, topics.BATCH_SIZES, on_change=self._resized, announces_start=False
@@ -173,82 +173,83 @@ class Shuffler:
     # ---- the path of a record
 
     def deliver(self, records: Sequence[Record]) -> None:
-        """Take note of delivered records of one partition, in offset order; the next turn works them in."""
-        news = self._news.get(records[-1].partition)
-        if news is not None:
-            news.add(records)
+        """Keep delivered records of one partition, in offset order; the next turn processes them."""
+        delivered = self._delivered.get(records[-1].partition)
+        if delivered is not None:
+            delivered.add(records)
             self.wake.set()
 
     async def turn(self) -> None:
-        """Restore what is not loaded, read what was missed, close what is due; for every partition.
+        """Restore partitions that are not loaded, read undelivered records, cut the batches that are due.
 
         Raises
         ------
         FencedError, TransientError
             After dropping the partition's state: the next turn restores it.
         """
-        await self._look_further()
-        for number, news in sorted(self._news.items()):
+        await self._look_up_ends()
+        for number, delivered in sorted(self._delivered.items()):
             try:
-                await self._turn(number, news)
+                await self._turn(number, delivered)
             except RETRIABLE:
                 await self._drop(number)
                 raise
 
-    async def _turn(self, number: int, news: _Delivered) -> None:
-        # Else a partition that went to another process meanwhile would be taken from it.
-        if number not in self._states and self._news.get(number) is news:
-            await self._restore(number, news)
+    async def _turn(self, number: int, delivered: _Delivered) -> None:
+        # Only if this process still owns it: restoring fences the owner.
+        if number not in self._states and self._delivered.get(number) is delivered:
+            await self._restore(number, delivered)
         state = self._states.get(number)
-        if state is None or self._news.get(number) is not news:
-            return  # dealt anew meanwhile
+        if state is None or self._delivered.get(number) is not delivered:
+            return  # reassigned meanwhile
         async with state.lock:
-            # Every process sees every playbook.
+            # Only playbooks of this partition: views announce those of all partitions.
             for names in (state.grown, state.to_ask_again):
                 names &= {
                     name
                     for name in names
                     if await self._log.partition_for(REFLECTIONS, name.encode()) == number
                 }
-            # First: a command waits for the end of a batch, and the next one must not take its turn.
+            # First: a command waits until a batch has ended, and must come before the next batch.
             await self._cut_due(state)
-            await self._work_in_all(state, news)
-            # Commands first: a flush has reflections read.
+            await self._process_all(state, delivered)
+            # Commands first: a flush makes further reflections be read.
             for topic in (COMMANDS, REFLECTIONS):
-                if news.newest.get(topic, -1) > state.seen[topic]:
+                if delivered.newest.get(topic, -1) > state.seen[topic]:
                     await self._catch_up(state, topic)
             await self._cut_due(state)
 
-    async def _work_in_all(self, state: ShuffleState, news: _Delivered) -> None:
-        """Work in what was delivered, as far as each record follows the one before; the log has the others."""
+    async def _process_all(self, state: ShuffleState, delivered: _Delivered) -> None:
+        """Process delivered records up to the first gap; ``_catch_up`` reads from the log what comes after it."""
         count = 0
-        while news.records and self._states.get(state.number) is state:
-            # One by one, so that each leaves the memory. What is given up, or dealt anew, waits for this turn.
-            record = news.take()
+        while delivered.records and self._states.get(state.number) is state:
+            # One by one, so that each frees its memory. A partition that is lost or reassigned ends the loop.
+            record = delivered.take()
             if record.offset == state.seen[record.topic] + 1:
-                await self._work_in(state, record)
+                await self._process(state, record)
             count += 1
             if count % TAKEN_AT_ONCE == 0:
                 await asyncio.sleep(0)
 
-    async def _work_in(self, state: ShuffleState, record: Record) -> None:
-        """Take the next record, and close the windows that it fills: what waits beyond a batch is read twice.
+    async def _process(self, state: ShuffleState, record: Record) -> None:
+        """Process the next record, and close the windows that it fills.
 
-        Dead letters that fill a transaction are written at once, with the offsets: however long a backlog is, a
-        start that breaks off has got further.
+        A full window keeps only offsets of further reflections, so their records are read a second time. Dead
+        letters that fill a transaction are written at once, with the offsets: so a restart in a long backlog begins
+        after them.
         """
-        await self._take(state, record)
+        await self._apply(state, record)
         if state.is_outbox_full:
             await self._cutter.commit(state)
         if record.topic == REFLECTIONS and self._states.get(state.number) is state:
-            # All other reasons to close are looked at once a turn.
+            # Every other reason to close is checked once a turn.
             for line in state.lines(key_of(record)):
                 window = state.windows.get(line)
                 if window is not None and len(window.waiting) >= self._rules.batch_size(state, line):
                     await self._close(state, line)
 
-    async def _take(self, state: ShuffleState, record: Record) -> None:
-        """Work in one record, in offset order; a bad one is dead-lettered and its neighbours go on."""
+    async def _apply(self, state: ShuffleState, record: Record) -> None:
+        """Apply one record to the state, in offset order; a bad one becomes a dead letter."""
         try:
             if record.topic == COMMANDS:
                 command = topics.COMMANDS.read(record)
@@ -258,25 +259,25 @@ class Shuffler:
                     last = (await self._log.ends(REFLECTIONS))[state.number] - 1
                     through = {"through_offset": min(command.through_offset, last)}
                     state.flushes[record.offset] = command.model_copy(update=through)
-                    self._read_on(state, REFLECTIONS, last)  # what it names may not have been delivered yet
+                    self._read_on(state, REFLECTIONS, last)  # its reflections may not have been delivered yet
             else:
-                await self._take_reflection(state, record)
+                await self._apply_reflection(state, record)
         except (CodecError, PoisonError) as error:
             log_dead_letter(record, service=GROUP, reason=str(error))
             state.outbox.append(dead_letter(record, service=GROUP, reason=str(error), clock=self._clock))
         state.seen[record.topic] = record.offset
 
-    async def _take_reflection(
+    async def _apply_reflection(
         self, state: ShuffleState, record: Record, *, line_with_room: str | None = None
     ) -> None:
-        """Let a reflection wait on the lines that learn from it.
+        """Put a reflection into the window of each line that learns from it.
 
-        ``line_with_room``: the only such line where a full window's reflection is read again.
+        ``line_with_room``: it is read a second time, for this line alone, whose window was full before.
         """
         reflection = self._provenance.reflection(record, is_reread=line_with_room is not None)
         home = await self._log.partition_for(REFLECTIONS, reflection.playbook.encode())
         if home != record.partition:
-            # Another client's partitioner; the id stays, so a crash here can only make a repeat.
+            # A client with another partitioner wrote it. After a crash here it is moved again: a repeat of one id.
             moved = Outgoing(
                 topic=REFLECTIONS,
                 key=topics.REFLECTIONS.key_of(reflection),
@@ -286,7 +287,7 @@ class Shuffler:
             )
             await self._log.produce(moved)
             return
-        # An agent that reflects by itself asks another model.
+        # Only a reflection that Combee derived shows that its model answers.
         if reflection.usage.calls and is_derived(reflection):
             self._overdue.model_heartbeat()
         attempt, failed_on = 0, None
@@ -311,7 +312,7 @@ class Shuffler:
                 state.hold_over(line, share)
 
     async def _cut_due(self, state: ShuffleState) -> None:
-        """Cut every batch that is due; emit again what is overdue; commit what only needs committing."""
+        """Cut every batch that is due, emit overdue batches again, commit offsets that no batch committed."""
         is_refilled = True
         while is_refilled:
             if passed := state.recheck(self._clock.monotonic()):
@@ -329,7 +330,7 @@ class Shuffler:
             is_refilled = await self._refill(state, lines)
 
     async def _close(self, state: ShuffleState, line: str) -> None:
-        """Cut batches from a window until it is not due any more or must wait."""
+        """Cut batches from a window as long as it is due and may go on."""
         while (window := state.windows.get(line)) is not None:
             close = due(
                 window,
@@ -348,7 +349,7 @@ class Shuffler:
             await self._cutter.cut(state, line, state.take(line, close))
 
     async def _refill(self, state: ShuffleState, lines: Iterable[str]) -> bool:
-        """Read again what full windows had no room for; return whether anything was."""
+        """Read reflections that full windows had no room for; return whether there were any."""
         is_refilled = False
         source = TopicPartition(topic=REFLECTIONS, partition=state.number)
         for line in lines:
@@ -359,34 +360,34 @@ class Shuffler:
             if len(records) < len(offsets):
                 raise TransientError(f"{REFLECTIONS}[{state.number}] has lost records of {line} that waited")
             for record in records.values():
-                await self._take_reflection(state, record, line_with_room=line)
+                await self._apply_reflection(state, record, line_with_room=line)
             state.agenda.note(line, state.window(line))
             is_refilled = True
         return is_refilled
 
-    # ---- what was not delivered is read from the log
+    # ---- records that were not delivered are read from the log
 
-    async def _look_further(self) -> None:
-        """Have offsets passed that bring no record; else they would expire uncommitted, like unread records."""
+    async def _look_up_ends(self) -> None:
+        """Look up the ends, so that offsets without a record are committed too, before they expire."""
         now = self._clock.monotonic()
-        if now - self._looked_at < LOOK_FURTHER_S:
+        if now - self._ends_looked_up_at < LOOK_UP_EVERY_S:
             return
-        self._looked_at = now
+        self._ends_looked_up_at = now
         for topic in (REFLECTIONS, COMMANDS):
             for number, end in (await self._log.ends(topic)).items():
-                if number in self._news:
-                    self._news[number].note(topic, end - 1)
+                if number in self._delivered:
+                    self._delivered[number].note(topic, end - 1)
 
     async def _catch_up(self, state: ShuffleState, topic: str) -> None:
-        """Read on to the end; that passes what is no record, too: markers, and what was aborted.
+        """Read to the end of a topic; that also passes transaction markers and aborted records.
 
-        The next turn goes on with a long backlog.
+        A long backlog is read over several turns.
         """
         source = TopicPartition(topic=topic, partition=state.number)
         end, count = (await self._log.ends(topic))[state.number], 0
         async with aclosing(self._log.read(source, state.seen[topic] + 1, end)) as records:
             async for record in records:
-                await self._work_in(state, record)
+                await self._process(state, record)
                 count += 1
                 if count == READ_AT_ONCE:
                     self._read_on(state, topic, end - 1)
@@ -394,16 +395,16 @@ class Shuffler:
         state.seen[topic] = max(state.seen[topic], end - 1)
 
     def _read_on(self, state: ShuffleState, topic: str, last: int) -> None:
-        """Have a partition's topic read up to an offset, in this turn or the next."""
-        if news := self._news.get(state.number):
-            news.note(topic, last)
+        """Request that a partition's topic is read up to an offset, in this turn or the next."""
+        if delivered := self._delivered.get(state.number):
+            delivered.note(topic, last)
             self.wake.set()
 
     # ---- partitions come and go
 
     async def assign(self, partitions: Iterable[int]) -> None:
-        """Start afresh with these partitions: every window is rebuilt from the committed offset."""
-        self._news = {number: _Delivered() for number in partitions}
+        """Drop all state and own these partitions; the next turn rebuilds windows from the committed offsets."""
+        self._delivered = {number: _Delivered() for number in partitions}
         states, self._states = self._states, {}
         for state in states.values():
             await self._leave(state)
@@ -416,10 +417,10 @@ class Shuffler:
     @property
     def owned(self) -> frozenset[int]:
         """The partitions this process works on."""
-        return frozenset(self._news)
+        return frozenset(self._delivered)
 
-    async def _restore(self, number: int, news: _Delivered) -> None:
-        """Fence the former owner, then read back what it wrote, then everything not committed."""
+    async def _restore(self, number: int, delivered: _Delivered) -> None:
+        """Fence the former owner, read what it wrote, then read everything that is not committed."""
         appeared = self._appeared = set[str]()
         state, snapshots = await self._restorer.restore(number)
         for snapshot in snapshots:
@@ -428,11 +429,11 @@ class Shuffler:
         for topic in (REFLECTIONS, COMMANDS):
             await self._catch_up(state, topic)
         logger.info("restored", service=GROUP, partition=number, seen=state.seen, windows=len(state.windows))
-        if self._news.get(number) is not news:
+        if self._delivered.get(number) is not delivered:
             await self._leave(state)
             return
         self._states[number] = state
-        # Versions that appeared meanwhile have been announced to nobody.
+        # Versions that appeared during the restore were not announced to this state.
         for playbook in map(self.playbooks.latest, sorted(appeared)):
             state.manifests.published(playbook.name, playbook.batch_sequence)
             self._look_at(state, playbook)
@@ -472,16 +473,16 @@ class Shuffler:
         self.wake.set()
 
     def _look_at(self, state: ShuffleState, playbook: Playbook) -> None:
-        """Remember what a new version may want a batch for."""
+        """Remember that a new version may need a batch of its own."""
         if self._settings.consolidate_above:
             state.grown.add(playbook.name)
         if playbook.again:
             state.to_ask_again.add(playbook.name)
 
-    # ---- what is told of it
+    # ---- for the main loop and metrics
 
     def due_in(self) -> float:
-        """Return in how many seconds a turn is due though nothing is delivered or published."""
+        """Return the seconds until the next window times out."""
         since = [state.agenda.waiting_since for state in self._states.values()]
         oldest = min((at for at in since if at is not None), default=math.inf)
         return max(0.0, oldest + self._settings.max_wait_s - self._clock.monotonic())
@@ -492,5 +493,5 @@ class Shuffler:
         return [in_flight.batch for state in states for in_flight in state.manifests.all_in_flight()]
 
     def held(self) -> Mapping[str, int]:
-        """Return how many reflections of these partitions are held back, by what does that."""
+        """Return how many reflections of these partitions are held back, by reason."""
         return self._rules.held(self._states)

@@ -78,9 +78,9 @@ async def test_the_records_of_a_message_are_delivered_as_the_log_has_them() -> N
     await shuffler.assign([tp.partition])
     feed = app._feeding(shuffler, Connection(bootstrap_servers="nowhere:1", prefix="combee"))
     await feed(SimpleNamespace(noack=lambda: SimpleNamespace(events=events)))
-    news = shuffler._news[tp.partition]
-    assert news.newest == {"reflections": 4}
-    assert [(r.topic, r.partition, r.offset, r.timestamp_ms, r.key, r.value) for r in news.records] == [
+    delivered = shuffler._delivered[tp.partition]
+    assert delivered.newest == {"reflections": 4}
+    assert [(r.topic, r.partition, r.offset, r.timestamp_ms, r.key, r.value) for r in delivered.records] == [
         ("reflections", 1, 3, 1003, b"k", b"3"),
         ("reflections", 1, 4, 1004, b"k", b"4"),
     ]

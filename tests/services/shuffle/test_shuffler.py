@@ -291,10 +291,10 @@ async def test_what_waits_to_be_worked_in_takes_no_more_memory_than_it_may(
         monkeypatch.setattr(shuffler, "DELIVERED_BYTES", value_bytes + (7 * 5_000 if packed else 0))
         for record in records:
             rig.shuffler.deliver([record])
-        news = rig.shuffler._news[HOME]
-        assert list(news.records) == records[:7]
+        delivered = rig.shuffler._delivered[HOME]
+        assert list(delivered.records) == records[:7]
         await rig.shuffler.turn()
-        assert (len(news.records), news.size) == (0, 0)
+        assert (len(delivered.records), delivered.size) == (0, 0)
     assert sum(map(len, members(log))) == 20
 
 
@@ -800,7 +800,7 @@ async def test_offsets_that_bring_no_record_are_committed_before_they_can_expire
         await rig.step()
         assert await committed(log) == 1
         end = await end_with_an_aborted_transaction(log, reflection(1))
-        clock.advance(shuffler.LOOK_FURTHER_S)
+        clock.advance(shuffler.LOOK_UP_EVERY_S)
         await rig.step()
         assert await committed(log) == end > 2
 

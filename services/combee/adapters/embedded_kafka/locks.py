@@ -14,7 +14,7 @@ from combee.adapters.embedded_kafka.waiting import until
 
 @asynccontextmanager
 async def file_lock(path: Path, timeout_s: float, *, what: str) -> AsyncIterator[None]:
-    """Hold the lock file ``path``. DirectoryInUseError: another process kept it for ``timeout_s``."""
+    """Hold the lock file ``path``; raise DirectoryInUseError if another process holds it for ``timeout_s``."""
     lock = FileLock(path, thread_local=False)
     if not await until(lambda: _taken(lock), timeout_s):
         raise DirectoryInUseError(
@@ -36,14 +36,14 @@ def _taken(lock: FileLock) -> bool:
 
 
 class Lease:
-    """One holder's lock on a broker's lease file; see guard.py for the other side."""
+    """A process's lock on a broker's lease file; guard.py stops a broker whose lease nobody holds."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._opened: int | None = None
 
     def take(self, *, exclusive: bool) -> bool:
-        """Take or convert the lock without waiting; a failed conversion leaves none."""
+        """Take the lock, or change its kind, without waiting; a failed change also loses the old lock."""
         if self._opened is None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._opened = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
@@ -54,7 +54,7 @@ class Lease:
         return True
 
     async def wait(self, timeout_s: float, *, exclusive: bool) -> None:
-        """Take the lock. DirectoryInUseError: others kept it for ``timeout_s``."""
+        """Take the lock; raise DirectoryInUseError if other processes hold it for ``timeout_s``."""
         if not await until(lambda: self.take(exclusive=exclusive), timeout_s):
             self.release()
             raise DirectoryInUseError(
@@ -63,9 +63,9 @@ class Lease:
             )
 
     def release(self) -> None:
-        """Give the lock back; the last one out leaves the broker to its guard."""
+        """Release the lock; the guard stops the broker once nobody holds one."""
         if self._opened is not None:
-            # Explicitly: a forked child may share the open file, and with it the lock.
+            # Closing alone may not unlock: a forked child may share the open file, and with it the lock.
             fcntl.flock(self._opened, fcntl.LOCK_UN)
             os.close(self._opened)
             self._opened = None

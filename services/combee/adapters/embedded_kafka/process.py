@@ -15,10 +15,10 @@ KILL_TIMEOUT_S = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerProcess:
-    """A process that runs while ``pid`` exists with ``word`` among its arguments.
+    """A broker's process: the one with id ``pid`` and ``word`` among its arguments.
 
-    The word (the path of the node's own configuration) protects from a reused id as a creation time would,
-    and does not move when the system's clock is set.
+    The word is the path of the node's own configuration: another process that gets the same id does not have it. A
+    creation time would also tell them apart, but it moves when the system's clock is set.
     """
 
     pid: int
@@ -28,7 +28,7 @@ class BrokerProcess:
         """Return whether it runs; a zombie does not."""
         try:
             return os.waitpid(self.pid, os.WNOHANG) == (0, 0)
-        except ChildProcessError:
+        except ChildProcessError:  # it is no child of this process
             return self._is_listed()
 
     def _is_listed(self) -> bool:
@@ -46,7 +46,7 @@ class BrokerProcess:
     async def stop(self, timeout_s: float) -> None:
         """Ask it to stop, kill it after ``timeout_s``, return when it is gone."""
         self.signal(signal.SIGTERM)
-        # A paused process would not hear the request.
+        # A paused process handles the request only once it continues.
         self.signal(signal.SIGCONT)
         if not await self.wait_ended(timeout_s):
             self.signal(signal.SIGKILL)

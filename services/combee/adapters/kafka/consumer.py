@@ -1,4 +1,4 @@
-"""A group member that commits only when told, and reports an assignment before any record of it."""
+"""A consumer in a group: it commits only when asked, and reports an assignment before its first record."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -16,10 +16,8 @@ from combee.adapters.ports import NO_NOTES, FatalError, OnAssigned, Record, Topi
 MAX_POLL_RECORDS = 500
 FETCH_BYTES = 256 * 1024
 """Maximum bytes fetched ahead per partition; a larger record is still fetched, alone."""
-
-
 NEVER = -1
-"""The offset of a partition that nobody has committed."""
+"""The committed offset of a partition without a commit."""
 
 
 class _Listener(aiokafka.ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is untyped
@@ -36,9 +34,9 @@ class _Listener(aiokafka.ConsumerRebalanceListener):  # type: ignore[misc]  # ai
 class KafkaConsumer:
     """The ``Consumer`` port. Rebalances are handled inside ``poll``, in order with the records.
 
-    aiokafka calls its listener while records may already be on their way, and a slow listener holds up the
-    group. So the listener only records the change; the next ``poll`` reports the assignment and seeks every partition
-    to its committed offset. Records fetched during the change are dropped and fetched again.
+    aiokafka calls its listener while fetches run, and a slow listener delays the whole group. So the listener only
+    notes the change. The next ``poll`` seeks every partition to its committed offset and reports the assignment.
+    Records fetched during the change are dropped and fetched again.
     """
 
     def __init__(self, connection: Connection, group: str, on_assigned: OnAssigned) -> None:
@@ -55,10 +53,10 @@ class KafkaConsumer:
             group_id=connection.full(group),
             group_instance_id=self._membership.instance_id,
             enable_auto_commit=False,
-            # No silent reset: a missing offset is handled here, an expired one is fatal.
+            # aiokafka must not reset silently: _seek handles a missing offset, and an expired one is fatal.
             auto_offset_reset="none",
             isolation_level="read_committed",
-            # Range alone gives one member the same partition number of each co-partitioned topic.
+            # Only this assignor gives a member the same partition numbers of all co-partitioned topics.
             partition_assignment_strategy=(RangePartitionAssignor,),
             session_timeout_ms=connection.session_timeout_ms,
             heartbeat_interval_ms=1_000,
@@ -86,7 +84,7 @@ class KafkaConsumer:
                     timeout_ms=int(timeout_s * 1000), max_records=MAX_POLL_RECORDS
                 )
             except aiokafka.errors.NoOffsetForPartitionError:
-                # Fetching began before the seek of _reassign; the next poll does it.
+                # A fetch began before _reassign could seek; the next poll calls it.
                 self._listener.changed = True
                 return ()
         if self._listener.changed:
@@ -97,18 +95,18 @@ class KafkaConsumer:
         self._listener.changed = False
         assigned = self._consumer.assignment()
         try:
-            # In one request: meanwhile a broker answers no other request on the same connection.
+            # One request for all partitions: a broker answers one request per connection at a time.
             firsts = await self._consumer.beginning_offsets(assigned)
             self._starts = {self._connection.ours(tp): await self._seek(tp, firsts[tp]) for tp in assigned}
             await self._on_assigned(frozenset(self._starts))
         except aiokafka.errors.IllegalStateError:
             self._listener.changed = True  # revoked again meanwhile
         except (aiokafka.errors.KafkaError, TransientError):
-            self._listener.changed = True  # half done: the next poll does all of it
+            self._listener.changed = True  # the next poll repeats all of it
             raise
 
     async def _seek(self, partition: Any, first: int) -> int:
-        # Its public method returns the offset without its metadata.
+        # The public method returns the offset without its metadata.
         known = await self._consumer._coordinator.fetch_committed_offsets([partition])  # noqa: SLF001
         committed = known[partition].offset if partition in known else None
         committed = None if committed == NEVER else committed

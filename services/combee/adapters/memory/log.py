@@ -14,9 +14,9 @@ SETTLE_S = 5.0
 
 
 class MemoryLog:
-    """All topics, for the life of the object; clients in one event loop share it.
+    """All topics, kept as long as the object; clients in one event loop share it.
 
-    It has no rebalance (a group has one member), no compaction and no retention but ``expire``.
+    It has no rebalance, because a group has one member, and no compaction. Only ``expire`` removes records.
     """
 
     def __init__(self, clock: Clock, *, partitions: int = 4, scan_partitions: int = 8) -> None:
@@ -31,7 +31,7 @@ class MemoryLog:
             self._store.notify()
 
     async def consumer(self, group: str, topics: Sequence[str], on_assigned: OnAssigned) -> MemoryConsumer:
-        """A second member of a group is refused."""
+        """Return the only member of a group; a second one is refused."""
         return MemoryConsumer(self._store, group, topics, on_assigned)
 
     async def transactor(self, name: str) -> MemoryTransactor:
@@ -114,7 +114,7 @@ class MemoryLog:
         """Do nothing: records stay as long as the object does."""
 
     def produce_packed(self, *outgoing: Outgoing) -> None:
-        """Write records as a compressing client does: the broker's limit is for the compressed size."""
+        """Write records as a compressing client does: only their compressed size counts for the broker's limit."""
         for record in outgoing:
             self._store.write(record, packed=True)
         self._store.notify()
@@ -125,6 +125,7 @@ class MemoryLog:
 
 
 def _advance(partitions: Sequence[Partition], positions: list[int]) -> list[Record]:
+    """Return the records beyond ``positions``, and move these behind them."""
     records: list[Record] = []
     for number, partition in enumerate(partitions):
         stable = partition.stable

@@ -1,4 +1,4 @@
-"""Errors of OpenAI's client are translated to ours, a server's refusal by its status and code."""
+"""Translates errors of OpenAI's client to Combee's; the status and code of a refusal decide which error it is."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -36,7 +36,7 @@ _TOO_LONG = re.compile(
 _FLAGGED = re.compile(r"content.?(filter|policy|management)|moderation|flagged")
 _SECRETS = re.compile(
     r"\b(sk|pk|rk|key)-[\w*.-]{6,}|(?<=bearer )\S+"
-    # Linear even for a word that repeats eyJ.
+    # A token (JWT); the atomic group keeps the search linear, even in a word that repeats eyJ.
     r"|(?<![\w-])(?>[\w-]*?eyJ)[\w-]{8,}\.[\w-]{8,}\.[\w-]*",
     re.IGNORECASE,
 )
@@ -63,13 +63,14 @@ class Refusal:
 
 
 def fate(error: Exception, *, host: str, shown: Callable[[str], str]) -> CombeeError:
-    """Return our error for an error of a call; ``shown`` makes texts safe for a log."""
+    """Return Combee's error for an error of OpenAI's client; ``shown`` removes secrets from a text."""
     if isinstance(error, APIStatusError):
         return classify(_refusal(error, shown))
     if isinstance(error, ContentFilterFinishReasonError | LengthFinishReasonError):
         return CallRefusedError(shown(str(error)))
-    *_, first = causes = tuple(_causes(error))
-    said = shown(f"{type(first).__name__} {first}")
+    causes = tuple(_causes(error))
+    root = causes[-1]
+    said = shown(f"{type(root).__name__} {root}")
     if isinstance(error, APIError | aiohttp.ClientError | OSError):
         unreachable = any(
             isinstance(cause, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
@@ -93,20 +94,22 @@ def _refusal(error: APIStatusError, shown: Callable[[str], str]) -> Refusal:
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error, its cause, and so on to the first cause."""
     while error is not None:
         yield error
         error = error.__cause__
 
 
 def classify(refusal: Refusal) -> CombeeError:
-    """Return our error for a refusal."""
+    """Return Combee's error for a refusal."""
     status, about = refusal.status, f"{refusal.code} {refusal.message}".lower()
     shown = " ".join(part for part in (str(status), refusal.code, refusal.message) if part)
     text = f"the model's server answered {shown}"
     if _is_too_long(status, about):
         return PromptTooLongError(text)
-    if _ACCOUNT.search(refusal.code.lower()):
-        return _permanent(text, TOO_MANY if _QUOTA.search(refusal.code.lower()) else status)
+    code = refusal.code.lower()
+    if _ACCOUNT.search(code):
+        return _permanent(text, TOO_MANY if _QUOTA.search(code) else status)
     if status in TRANSIENT or status >= SERVER:
         return CallFailedError(text, retry_after_s=refusal.retry_after_s)
     prompt_is_at_fault = status in ABOUT_THE_PROMPT and not _NO_MODEL.search(about)
@@ -125,7 +128,7 @@ def redact(text: str, *secrets: str) -> str:
 
 
 def _is_too_long(status: int, about: str) -> bool:
-    if status == TOO_MANY:  # one request above the limit per minute: waiting never helps
+    if status == TOO_MANY:  # a single request above the limit per minute: it fits after no wait
         return "request too large" in about
     return status == TOO_LARGE or (status in ABOUT_THE_PROMPT | {SERVER} and bool(_TOO_LONG.search(about)))
 

@@ -65,11 +65,11 @@ _ON_AZURE = re.compile(r"azure[/:](.+)", re.IGNORECASE)
 def resolve_model(
     model: str, base_url: str | None, api_key: str | None, azure: Azure = NO_AZURE
 ) -> tuple[str, Server]:
-    """Return the name the server knows, and the server.
+    """Return the model's name on its server, and the server.
 
-    The prefix of a known provider is stripped; any other prefix belongs to the server's own name
-    (``meta-llama/Llama-3``), and so does ``azure/`` where a base URL is given. A server whose own names begin with
-    ``openai/`` needs the prefix twice.
+    The prefix of a known provider is removed. Any other prefix is part of the name on the server
+    (``meta-llama/Llama-3``); so is ``azure/`` if a base URL is given. For a server whose own names begin with
+    ``openai/``, the prefix is written twice.
 
     Raises
     ------
@@ -103,25 +103,27 @@ def resolve_embedding(
     model_key: str | None,
     azure: Azure = NO_AZURE,
 ) -> tuple[str, Server]:
-    """Return the same for an embedding model: its server is the model's, unless an address or a provider is named.
+    """Return the embedding model's name on its server, and the server.
 
-    The model's key goes to the model's server alone.
+    ``base_url`` chooses the server. Without it a provider in the name does, if ``model_url`` is not set; otherwise it
+    is the language model's server. The language model's key is only sent to the language model's server.
 
     Raises
     ------
     ConfigurationError
         As for ``resolve_model``.
     """
+    names_provider = _PREFIXED.fullmatch(embedding.strip()) is not None
     try:
         if not (base_url or "").strip():
             if on_azure := _on_azure(embedding, model_url):
                 return on_azure, _azure_server(azure, api_key)
-            if _on_azure(model or "", model_url) and not _PREFIXED.fullmatch(embedding.strip()):
+            if _on_azure(model or "", model_url) and not names_provider:
                 return embedding.strip(), _azure_server(azure, api_key)
-        of_model = _address(model or "", model_url)
-        named = _PREFIXED.fullmatch(embedding.strip()) and not (model_url or "").strip()
-        url = (base_url or "").strip() or (_address(embedding, None) if named else of_model)
-        return resolve_model(embedding, url, api_key or (model_key if url == of_model else None))
+        model_address = _address(model or "", model_url)
+        own_address = _address(embedding, None) if names_provider and not (model_url or "").strip() else None
+        url = (base_url or "").strip() or own_address or model_address
+        return resolve_model(embedding, url, api_key or (model_key if url == model_address else None))
     except ConfigurationError as error:
         raise ConfigurationError(
             f"COMBEE_EMBEDDING_MODEL={embedding} cannot be asked: {error}; for embeddings alone set"
@@ -130,12 +132,13 @@ def resolve_embedding(
 
 
 def _address(model: str, base_url: str | None) -> str:
+    """Return the given address, else that of the provider in the model's name."""
     prefixed = _PREFIXED.fullmatch(model.strip())
     return (base_url or "").strip() or BASE_URLS[prefixed[1].lower() if prefixed else "openai"]
 
 
 def _on_azure(model: str, base_url: str | None) -> str | None:
-    """Return a deployment's name on Azure; None if that is not where the model is."""
+    """Return the deployment's name if the model is on Azure, else None."""
     prefixed = _ON_AZURE.fullmatch(model.strip())
     return prefixed[1] if prefixed and not (base_url or "").strip() else None
 

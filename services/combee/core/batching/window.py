@@ -36,21 +36,21 @@ class Waiting:
     """Monotonic seconds."""
     body: Reflection | None
     source: str = ""
-    """Its source, as shares count it."""
+    """The source whose share it counts against."""
     context: TraceContext | None = None
     """The span in which it was written, if spans are recorded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """The shares of a batch that sources may fill where others wait."""
+    """How much of a batch each source may fill while others wait."""
 
     batch_size: int
     parts: Mapping[str, Fraction]
     """By source, its part of the playbook's reflections."""
 
     def most_of(self, source: str, sources: int) -> int:
-        """Return how many reflections of one of several sources a batch may have: its part, or an equal one."""
+        """Return a source's maximum number of reflections in a batch: its part, or an equal part if that is more."""
         part = max(self.parts.get(source, Fraction(0)), Fraction(1, sources))
         return max(1, int(part * self.batch_size))
 
@@ -104,9 +104,9 @@ class Window:
             self.dropped_bytes += size
 
     def hold_over(self, share: Share) -> list[Waiting]:
-        """Remove and return the newest reflections beyond their sources' shares, as far as others fill a batch.
+        """Remove and return the newest reflections beyond their sources' shares; a full batch always stays.
 
-        They wait for later batches.
+        The removed ones wait for later batches.
         """
         counts = Counter(item.source for item in self.waiting)
         sources = {*share.parts, *counts, *self.over_share}

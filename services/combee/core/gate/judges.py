@@ -1,9 +1,9 @@
-"""The judges that a gate may ask; an entry makes a judge."""
+"""The judges that a gate may ask; a new judge is a new entry."""
 
 from combee_schemas.gate import Judge
 
 PERSON: Judge = "approve"
-"""The judge that is a person: their verdicts are the commands ``approve`` and ``reject``."""
+"""The judge that stands for people: their verdicts are the commands ``approve`` and ``reject``."""
 JUDGES: dict[Judge, str] = {
     # Answers to held-out questions.
     "evaluate": "combee.assembly.answerers:evaluation_judge",
@@ -14,4 +14,4 @@ JUDGES: dict[Judge, str] = {
 """Judges, in the order in which people see them.
 
 The value is ``MODULE:FUNCTION`` of the asynchronous context manager that yields the judge to the service
-``evaluate``; empty: its verdicts come another way."""
+``evaluate``. It is empty where commands or the service ``control`` give the verdicts."""

@@ -1,4 +1,4 @@
-"""The archive as a file: written whole or not at all, read piece by piece, its hash checked at the end."""
+"""An archive's file: written completely or not at all; read record by record, with its hash checked at the end."""
 
 import fcntl
 import gzip
@@ -46,7 +46,7 @@ class ArchiveWriter:
         self._put(MAGIC + frame(HEADER, encode(header)))
 
     def add(self, record: Record) -> None:
-        """Write a record in a form that fits into a topic again."""
+        """Write a record, cut to what can be written to a topic again."""
         number = self._numbers[record.topic]
         self._put(frame(RECORD, record_body(number, record.to_copy)))
         self.records[number] += 1
@@ -65,7 +65,9 @@ class ArchiveWriter:
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[BinaryIO]:
-    """Yield a compressed file that is at ``path`` once the block ends without an error, on disk; never a part of it.
+    """Yield a compressed file to write; it is moved to ``path`` when the block ends without an error.
+
+    So no part of a file is ever at ``path``, and the whole file is on disk once it is there.
 
     Raises
     ------
@@ -80,8 +82,8 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise ArchiveError(f"{path} is being written by another process") from error
-        _refuse_present(path)  # checked again: the former holder of the lock may have finished this file
-        file.truncate()  # the rest of a killed process
+        _refuse_present(path)  # again: the lock's former holder may have finished this file
+        file.truncate()  # a killed process may have left a part
         try:
             with gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as packed:
                 yield packed  # type: ignore[misc]  # it has the needed methods of a BinaryIO
@@ -104,9 +106,9 @@ def _refuse_present(path: Path) -> None:
 
 
 class ArchiveReader:
-    """One reading of an archive: the header at once, then the records, then totals and hash.
+    """Reads an archive once: the header at once, then the records; totals and hash are checked at the end.
 
-    Use it as a context manager. Every defect of the file is an ``ArchiveError``.
+    Use it as a context manager. Every defect of the file raises ``ArchiveError``.
     """
 
     def __init__(self, path: Path) -> None:

@@ -1,7 +1,7 @@
-"""Judges of candidates: each judges every candidate that waits for it, and its verdict is published.
+"""Runs the judges: each judges every candidate that waits for it, and its verdict is written to ``verdicts``.
 
-A killed judge begins again. A score is recorded before it counts, so the judge "evaluate" asks no question twice and
-reaches the same verdict. Publish counts only the first verdict.
+A killed judge begins again. The judge "evaluate" records each score before it uses it, so it asks no question twice
+and reaches the same verdict. Publish counts only a judge's first verdict on a candidate.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Telemetry of a worker with a port or a receiver of metrics: health endpoints and metrics."""
+"""Telemetry of a worker whose metrics are served on a port, or sent: metrics and health."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
@@ -38,7 +38,7 @@ LOOK_TIMEOUT_S = 30.0
 
 
 class ServedTelemetry(Telemetry):
-    """Counts events, judges health and, with a port, serves both."""
+    """Counts events and determines health; with a port, serves both."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class ServedTelemetry(Telemetry):
             outage=outage,
             refusal=self.refusal,
             trouble=self.trouble,
-            paused=lambda: self.paused(),  # noqa: PLW0108 - it is set after this
+            paused=lambda: self.paused(),  # noqa: PLW0108 - ``paused`` is replaced later
             dead_letters_per_minute=settings.dead_letters_per_minute,
         )
 
@@ -122,7 +122,7 @@ class ServedTelemetry(Telemetry):
             else:
                 self._metrics.decided(topics.DECISIONS.read(record))
         except CodecError as error:
-            # No service writes an unreadable record; if one exists, metrics must not stop the worker.
+            # No service writes an unreadable record. If there is one all the same, metrics must not stop the worker.
             logger.error("undecodable", topic=record.topic, error=str(error))
 
     @asynccontextmanager
@@ -145,7 +145,7 @@ class ServedTelemetry(Telemetry):
         return self._metrics.text()
 
     def families(self) -> Iterable[Family]:
-        """Return the present metrics; of two with one name the later wins."""
+        """Return the current metrics; of two with the same name the later counts."""
         self._look()
         return chain(self._metrics.families(), *(families() for families in self._others))
 
@@ -158,7 +158,7 @@ class ServedTelemetry(Telemetry):
         self._metrics.held(self.held())
 
     async def _look_up(self, lag: LookUpLag | None) -> None:
-        """Look up lag every few seconds; if the log is away, try again."""
+        """Look up the lag every few seconds, also after an error."""
         while True:
             try:
                 async with asyncio.timeout(LOOK_TIMEOUT_S):
