@@ -1,4 +1,4 @@
-"""What publish's decisions start from, may read and result in; pure.
+"""The values of publish's decisions: what they start from, what they may ask to be read, and the result; pure.
 
 A decision about a record starts from a basis: the state of its partition, the settings, the time, and what was read
 for it. If it needs something that was not read, the publisher reads it and asks for the decision again. The decision
@@ -312,12 +312,12 @@ class Basis:
     """Answers read up to now."""
 
     def read(self, request: Request[T]) -> T:
-        """Return what was read.
+        """Return the answer to a request, which the publisher has read.
 
         Raises
         ------
         UnreadError
-            If it is still to be read.
+            If the publisher has not read it yet.
         """
         if request not in self.answers:
             raise UnreadError(request)

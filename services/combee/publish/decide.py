@@ -1,7 +1,8 @@
-"""What becomes of a record: the records of one transaction, or what must be read or must come first; pure.
+"""The decision about a record: the records of one transaction, or what must be read or must come first; pure.
 
-``decide`` is asked about each record; for an update it says its turn, and its version. What follows from any version
-(marks, gates and candidates) is a second question, ``completed``: a batch is applied once, whatever its gate reads.
+``decide`` is called for each record; for an update it returns what the update waits for, or its version.
+``completed`` then adds what follows from any version: marks, gates and candidates. It is a call of its own, so that
+a batch is not applied again each time the gate needs something read.
 """
 
 from dataclasses import replace

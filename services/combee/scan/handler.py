@@ -96,7 +96,7 @@ class ScanHandler:
         self._wave = Wave()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._draining = asyncio.Event()
-        # At the start there is nothing yet that a version could end.
+        # The versions at the start need no announcement: no node is under way that they could end.
         self.playbooks = Playbooks(log, self._published, announces_start=False)
 
     def _published(self, name: str, playbook: Playbook | None) -> None:
@@ -107,7 +107,7 @@ class ScanHandler:
         for key, gathering in list(self._gatherings.items()):
             _, batch_of, sequence, *_ = key
             if batch_of == name and sequence <= playbook.batch_sequence:
-                # Its batch was closed without it: nobody waits for this node any more.
+                # Its batch has a version: no result of this node is needed any more.
                 gathering.done.set()
                 del self._gatherings[key]
         self._groups.published(name, playbook.batch_sequence)
@@ -184,7 +184,7 @@ class ScanHandler:
             grace_s = stragglers.grace_s(child.plan, level, gathering.results, took_s)
             await self._wait(gathering.done, grace_s)
             if grace_s is None:
-                # The record stayed open until its parent was done: the log is the only memory of it.
+                # The parent is done, so this child's record may be committed now.
                 return
         async with self._locks.setdefault(node.id, asyncio.Lock()):
             if not self._over(child, node):
@@ -194,7 +194,7 @@ class ScanHandler:
                 children = [gathering.children[i] for i in sorted(results)]
                 result = await aggregator.combine(base, level, children)
                 if node.parent is None:
-                    # Not asked again if the log is away: the combine is paid for.
+                    # Retried here: if a failed read had the record handled again, the combine would be paid twice.
                     members = await retried(lambda: self._members(child, result))
                     checked = await aggregator.checked(base, child.plan, result, members)
                     result = stragglers.with_left_out(checked, child.plan, results)
@@ -203,7 +203,7 @@ class ScanHandler:
         self._gatherings.pop(key, None)
 
     async def _members(self, record: Planned, result: NodeResult) -> list[GroupMember]:
-        """Return the reflections of a batch that got through to its root's result."""
+        """Return those reflections of a batch that its root's result counts as read."""
         manifest = await self.manifests.find(await self.manifests.place_of(record))
         if manifest is None:
             return []

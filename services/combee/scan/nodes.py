@@ -1,4 +1,4 @@
-"""The nodes that a worker knows of: answered ones, those that wait for children or a version, those under way."""
+"""A worker's knowledge of nodes: those with a result, those that wait for children or a version, running calls."""
 
 import asyncio
 from collections.abc import Coroutine, Mapping
@@ -109,9 +109,10 @@ class Arrivals:
 
 
 class Wave:
-    """Lets the groups of a batch prepare their requests one after the other: each is sent before the next is made.
+    """Makes groups prepare their requests one after the other: each is sent before the next is prepared.
 
-    The answers then also come one after the other, and one is read while the model works on the next.
+    Otherwise all requests would be prepared before any is sent. Now the answers also arrive one after the other, and
+    one is read while the model works on the next.
     """
 
     def __init__(self) -> None:
@@ -136,9 +137,9 @@ class GroupCalls:
         self._plans: dict[asyncio.Task[NodeResult], Plan] = {}
 
     async def result(self, plan: Plan, work: Coroutine[Any, Any, NodeResult]) -> NodeResult | None:
-        """Return a group's result; None as soon as a version holds its batch: it was left out.
+        """Return a group's result; None as soon as its batch has a version, because the group was left out.
 
-        Its record may be committed only then, because the update that left it out is in the log.
+        Only then may the group's record be committed: the update that left it out is in the log.
         """
         call = asyncio.create_task(work)
         self._plans[call] = plan

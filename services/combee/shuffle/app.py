@@ -26,7 +26,7 @@ from combee.shuffle.shuffler import Shuffler
 logger = structlog.get_logger()
 
 MAX_TURN_GAP_S = 2.0
-"""Maximum seconds between two turns; a deadline makes the next turn come sooner."""
+"""Maximum seconds between two turns; a turn comes sooner if a window closes by time before."""
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 10.0
 FETCH_BYTES = 256 * 1024
@@ -37,7 +37,7 @@ METADATA_AGE_MS = 5_000
 
 class _Thread(driver.AIOKafkaConsumerThread):
     def _create_worker_consumer(self, transport: Any) -> Any:
-        # Faust asks for committed records only together with transactions of its own, which lose and repeat records.
+        # Faust would read committed records only with transactions of its own, which lose and repeat records.
         consumer = super()._create_worker_consumer(transport)
         consumer._isolation_level = READ_COMMITTED  # noqa: SLF001 - it is read when the consumer starts
         return consumer
@@ -45,12 +45,12 @@ class _Thread(driver.AIOKafkaConsumerThread):
     async def on_start(self) -> None:
         await super().on_start()
         cast("RangeTransport", self.transport).membership.watch(self._consumer)
-        # Faust has fetches held for 1.5 s. Of 400 reflections the last came after 1.6 s instead of 0.15.
+        # Faust makes the broker hold a fetch for 1.5 s: the last of 400 reflections came after 1.6 s, not 0.15 s.
         wait_longer_when_idle(self._consumer)
 
 
 class FetchedRange(ConsumerMessage):
-    """The records that one fetch brought of a partition, as one message at the place of the last of them."""
+    """The records of one partition from one fetch, as one message that has the offset of the last record."""
 
     def __init__(self, records: Sequence[Any], tp: Any, generation_id: int) -> None:
         last = records[-1]
@@ -88,7 +88,7 @@ class _Consumer(driver.Consumer):
 
 
 class RangeTransport(driver.Transport):
-    """Faust's Kafka transport with ranges and shorter fetches; it lets only one process use an identity."""
+    """Faust's Kafka transport with ranges and short fetches; ``membership`` detects a second process in its slot."""
 
     Consumer = _Consumer
     membership: Membership
@@ -191,7 +191,7 @@ async def session(
         async with asyncio.timeout(START_TIMEOUT_S):
             await app.start()
     except (driver.KafkaError, FaustError, AssertionError) as error:  # type: ignore[attr-defined]
-        # For example a topic too new for the broker to know: Faust treats that as impossible.
+        # For example, the broker does not know a new topic yet: Faust then fails an assertion.
         await shuffler.close()
         await asyncio.wait_for(app.stop(), STOP_TIMEOUT_S)
         raise TransientError(f"Faust does not start: {error!r}") from error

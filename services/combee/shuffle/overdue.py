@@ -1,4 +1,4 @@
-"""Batches without a version for too long: written again, and at last closed without a result."""
+"""Batches without a version for too long: they are written again, and finally closed without a result."""
 
 from collections.abc import Sequence
 
@@ -38,7 +38,7 @@ class Overdue:
             in_flight.answered_s += answered_s
         for in_flight in state.manifests.all_in_flight():
             is_overdue = now - in_flight.since >= self._timeout_s
-            # Its version may come while another one is written.
+            # Its version may have come while another batch was written.
             if is_overdue and state.manifests.is_in_flight(in_flight):
                 await self._again_or_never(state, in_flight)
 

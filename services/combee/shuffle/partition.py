@@ -1,4 +1,4 @@
-"""What is known of one partition: what waits in windows, what was asked for, and what is in batches.
+"""The state of one partition: its windows, the commands that wait for a batch, and its manifests.
 
 It changes in three ways: a record is worked in (``wait``, ``order_batch``), reflections are taken for a batch
 (``take``), and a batch that was written is remembered (``Manifests.add``). All of it can be read back from the log.
@@ -52,8 +52,8 @@ class Manifests:
     sequences: dict[str, int] = field(default_factory=dict)
     through: dict[str, int] = field(default_factory=dict)
     batched_ahead: dict[str, set[int]] = field(default_factory=dict)
-    """By line, the batched reflections beyond ``through``: an earlier one still waits because its source
-    had filled its share."""
+    """By line, the offsets of batched reflections beyond ``through``. An earlier reflection still waits, because its
+    source had filled its share of the batch."""
     _ahead_since: dict[str, int] = field(default_factory=dict)
     """By line, the offset of the first manifest with such a reflection."""
     in_flight: dict[str, dict[int, InFlight]] = field(default_factory=dict)
@@ -197,10 +197,10 @@ class ShuffleState:
         return [playbook, *(line for line, branch in self.branches.items() if branch.of == playbook)]
 
     def wait(self, line: str, item: Waiting, *, batch_size: int, is_reread: bool = False) -> bool:
-        """Put a reflection into a line's window, or count it as a repeat; a full window keeps its offset only.
+        """Put a reflection into a line's window, or count it as a repeat; a full window keeps only its offset.
 
-        ``is_reread``: its offset was kept before, and now there is room. Return whether the window has got more
-        than a batch by it.
+        ``is_reread``: the window kept its offset, and has room now. Return whether the window now has more than a
+        batch.
         """
         member = item.member
         if self.manifests.covers(line, member.offset):
@@ -241,7 +241,7 @@ class ShuffleState:
         self._let_go(line, self.windows[line].hold_over(share))
 
     def to_read_again(self, line: str, batch_size: int) -> list[int]:
-        """Remove from a window with less than a batch in memory the offsets that now fit, and return them."""
+        """If a window has less than a batch in memory, remove and return the offsets that now fit into it."""
         window = self.windows.get(line, EMPTY)
         lack = batch_size - len(window.waiting)
         if lack <= 0 or not (window.overflow or window.over_share):
@@ -271,9 +271,9 @@ class ShuffleState:
     # ---- a batch takes reflections
 
     def take(self, line: str, close: Close) -> Taken:
-        """Remove from a window what its next batch is cut of.
+        """Remove from a window the reflections of its next batch.
 
-        It is done before the batch is written: offsets in its transaction must not count these as waiting.
+        Call it before the batch is written: the offsets in its transaction must not count them as waiting.
         """
         taken = self.window(line).take(close)
         self._release(line, taken.items)
@@ -293,7 +293,7 @@ class ShuffleState:
         self._waiting.difference_update([(line, item.member.reflection_id) for item in taken])
 
     def through(self, playbook: str) -> int:
-        """Return the offset up to which every reflection of a playbook is in a batch once its window is cut."""
+        """Return the offset up to which no reflection of a playbook waits."""
         oldest = self.windows.get(playbook, EMPTY).oldest
         return self.seen[REFLECTIONS] if oldest is None else oldest - 1
 
@@ -347,7 +347,7 @@ class ShuffleState:
             self._release(line, self.windows.pop(line, EMPTY).waiting)
         self.ended.clear()
 
-    # ---- what was asked for
+    # ---- commands
 
     @property
     def has_orders(self) -> bool:
@@ -368,7 +368,7 @@ class ShuffleState:
         self.orders[record.offset] = command
 
     def settle_order(self, command: Command) -> None:
-        """Forget a command that has its batch, all copies of it."""
+        """Forget a command that has its batch, and all copies of the command."""
         for offset, known in list(self.orders.items()):
             if (known.line, known.command_id) == (command.line, command.command_id):
                 del self.orders[offset]

@@ -1,6 +1,6 @@
 """Rules for a line's batches: their settings and size, and what a batch that is due must wait for.
 
-``core`` decides; here it is told what is known. What begins or ends to hold back a line is logged once.
+``core`` decides; this module passes it what the process knows. The start and the end of each hold are logged once.
 """
 
 from collections.abc import Iterator, Mapping
@@ -63,7 +63,7 @@ class BatchRules:
         self._lines: dict[str, set[str]] = {}
         """By playbook, itself and its branches, deleted ones too."""
         self._held: set[tuple[str, str]] = set()
-        """What held back whom at the last check: a line, or a tenant."""
+        """The kind of each hold at the last check, and the line or tenant that it held back."""
         self._warned: set[tuple[str, int]] = set()
 
     # ---- what versions tell
@@ -104,7 +104,8 @@ class BatchRules:
     def waits_for(self, state: ShuffleState, line: str) -> Literal["version", "check"] | None:
         """Return what a line's next batch, which is due, must wait for; None: it may be cut.
 
-        Its next version makes a line change; of all else only a later check tells.
+        version: the line's next version, which makes it be looked at again; check: anything else, which only a later
+        check can notice.
         """
         limit = self.settings.max_inflight_batches
         if self._is_capped:
@@ -123,7 +124,7 @@ class BatchRules:
         return None
 
     def _holds(self, state: ShuffleState, line: str) -> Iterator[tuple[str, str, Pause | None]]:
-        """Yield what may hold back a line, whom it holds back by it, and why; None: it does not."""
+        """Yield each kind of hold, the line or tenant that it holds back, and its reason; None: it does not hold."""
         now_ms = self._clock.now_ms()
         playbook, order = self._playbooks.latest(line), self._playbooks.order(line, now_ms)
         reason = misfit(playbook, self._method_holds, self.settings.method)

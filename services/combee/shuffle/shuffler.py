@@ -75,18 +75,18 @@ from combee_schemas.topics import key_of
 logger = structlog.get_logger()
 
 LOOK_FURTHER_S = 60.0
-"""How often the ends are looked up: markers and aborted records are not delivered, and are passed all the same."""
+"""Seconds between look-ups of the topics' ends: markers and aborted records are not delivered, but must be passed."""
 DELIVERED_BYTES = 512 << 10
-"""Of delivered records kept for the next turn, per partition; the rest is read from the log."""
+"""Maximum bytes of delivered records kept per partition for the next turn; the rest is read from the log."""
 TAKEN_AT_ONCE = 100
-"""Records between two chances for everything else on the event loop."""
+"""Number of records after which other tasks on the event loop get a turn."""
 READ_AT_ONCE = 5_000
-"""Maximum number of records read from the log at once, per topic: other partitions wait for their turn meanwhile."""
+"""Maximum number of records read from a topic of one partition before the other partitions get a turn."""
 
 
 @dataclass(slots=True)
 class _Delivered:
-    """What was delivered of one partition and has not been worked in."""
+    """The records of one partition that were delivered and are not worked in yet."""
 
     newest: dict[str, int] = field(default_factory=dict)
     """Last offset known, per input topic."""
@@ -196,34 +196,34 @@ class Shuffler:
                 raise
 
     async def _turn(self, number: int, news: _Delivered) -> None:
-        # Else a partition that went to another process meanwhile would be taken from it.
+        # Restoring fences the owner: a partition that went to another process meanwhile must not be taken from it.
         if number not in self._states and self._news.get(number) is news:
             await self._restore(number, news)
         state = self._states.get(number)
         if state is None or self._news.get(number) is not news:
-            return  # dealt anew meanwhile
+            return  # reassigned meanwhile
         async with state.lock:
-            # Every process sees every playbook.
+            # Every process sees all playbooks: leave those of other partitions out.
             for names in (state.grown, state.to_ask_again):
                 names &= {
                     name
                     for name in names
                     if await self._log.partition_for(REFLECTIONS, name.encode()) == number
                 }
-            # First: a command waits for the end of a batch, and the next one must not take its turn.
+            # Before new records: a command that waits for a batch to end must be next, not another batch.
             await self._cut_due(state)
             await self._work_in_all(state, news)
-            # Commands first: a flush has reflections read.
+            # Commands before reflections, because a flush has reflections read.
             for topic in (COMMANDS, REFLECTIONS):
                 if news.newest.get(topic, -1) > state.seen[topic]:
                     await self._catch_up(state, topic)
             await self._cut_due(state)
 
     async def _work_in_all(self, state: ShuffleState, news: _Delivered) -> None:
-        """Work in what was delivered, as far as each record follows the one before; the log has the others."""
+        """Work in delivered records while each follows the one before; records after a gap are read from the log."""
         count = 0
         while news.records and self._states.get(state.number) is state:
-            # One by one, so that each leaves the memory. What is given up, or dealt anew, waits for this turn.
+            # One by one, so that each leaves the memory. Giving the partition up waits for this turn.
             record = news.take()
             if record.offset == state.seen[record.topic] + 1:
                 await self._work_in(state, record)
@@ -232,16 +232,16 @@ class Shuffler:
                 await asyncio.sleep(0)
 
     async def _work_in(self, state: ShuffleState, record: Record) -> None:
-        """Take the next record, and close the windows that it fills: what waits beyond a batch is read twice.
+        """Take the next record, and close the windows that it fills before they overflow: overflow is read twice.
 
-        Dead letters that fill a transaction are written at once, with the offsets: however long a backlog is, a
-        start that breaks off has got further.
+        As soon as the dead letters fill a transaction, they are written with the offsets. So a start on a long
+        backlog that breaks off does not begin again at the same place.
         """
         await self._take(state, record)
         if state.is_outbox_full:
             await self._cutter.commit(state)
         if record.topic == REFLECTIONS and self._states.get(state.number) is state:
-            # All other reasons to close are looked at once a turn.
+            # All other reasons to close a window are checked once a turn.
             for line in state.lines(key_of(record)):
                 window = state.windows.get(line)
                 if window is not None and len(window.waiting) >= self._rules.batch_size(state, line):
@@ -269,14 +269,14 @@ class Shuffler:
     async def _take_reflection(
         self, state: ShuffleState, record: Record, *, line_with_room: str | None = None
     ) -> None:
-        """Let a reflection wait on the lines that learn from it.
+        """Put a reflection into the windows of the lines that learn from it.
 
-        ``line_with_room``: the only such line where a full window's reflection is read again.
+        ``line_with_room``: the only line that gets it, because its window was full before; None: all lines.
         """
         reflection = self._provenance.reflection(record, is_reread=line_with_room is not None)
         home = await self._log.partition_for(REFLECTIONS, reflection.playbook.encode())
         if home != record.partition:
-            # Another client's partitioner; the id stays, so a crash here can only make a repeat.
+            # Another client's partitioner chose the partition. The id stays, so a crash here only makes a repeat.
             moved = Outgoing(
                 topic=REFLECTIONS,
                 key=topics.REFLECTIONS.key_of(reflection),
@@ -286,7 +286,7 @@ class Shuffler:
             )
             await self._log.produce(moved)
             return
-        # An agent that reflects by itself asks another model.
+        # A reflection by an agent itself comes from another model, and says nothing about this one.
         if reflection.usage.calls and is_derived(reflection):
             self._overdue.model_heartbeat()
         attempt, failed_on = 0, None
@@ -367,7 +367,7 @@ class Shuffler:
     # ---- what was not delivered is read from the log
 
     async def _look_further(self) -> None:
-        """Have offsets passed that bring no record; else they would expire uncommitted, like unread records."""
+        """Make the next turn pass offsets without a record: uncommitted, they would expire like unread records."""
         now = self._clock.monotonic()
         if now - self._looked_at < LOOK_FURTHER_S:
             return
@@ -378,10 +378,7 @@ class Shuffler:
                     self._news[number].note(topic, end - 1)
 
     async def _catch_up(self, state: ShuffleState, topic: str) -> None:
-        """Read on to the end; that passes what is no record, too: markers, and what was aborted.
-
-        The next turn goes on with a long backlog.
-        """
+        """Read on to the end, past markers and aborted records; the next turn continues with a long backlog."""
         source = TopicPartition(topic=topic, partition=state.number)
         end, count = (await self._log.ends(topic))[state.number], 0
         async with aclosing(self._log.read(source, state.seen[topic] + 1, end)) as records:
@@ -402,7 +399,7 @@ class Shuffler:
     # ---- partitions come and go
 
     async def assign(self, partitions: Iterable[int]) -> None:
-        """Start afresh with these partitions: every window is rebuilt from the committed offset."""
+        """Drop all partitions and take these; their windows are rebuilt from the committed offsets."""
         self._news = {number: _Delivered() for number in partitions}
         states, self._states = self._states, {}
         for state in states.values():
@@ -419,7 +416,7 @@ class Shuffler:
         return frozenset(self._news)
 
     async def _restore(self, number: int, news: _Delivered) -> None:
-        """Fence the former owner, then read back what it wrote, then everything not committed."""
+        """Fence the former owner, read the state that it wrote, then all records that it did not commit."""
         appeared = self._appeared = set[str]()
         state, snapshots = await self._restorer.restore(number)
         for snapshot in snapshots:
@@ -432,7 +429,7 @@ class Shuffler:
             await self._leave(state)
             return
         self._states[number] = state
-        # Versions that appeared meanwhile have been announced to nobody.
+        # No state has been told of the versions that appeared during the restore.
         for playbook in map(self.playbooks.latest, sorted(appeared)):
             state.manifests.published(playbook.name, playbook.batch_sequence)
             self._look_at(state, playbook)
@@ -478,10 +475,10 @@ class Shuffler:
         if playbook.again:
             state.to_ask_again.add(playbook.name)
 
-    # ---- what is told of it
+    # ---- figures for metrics, and the time of the next turn
 
     def due_in(self) -> float:
-        """Return in how many seconds a turn is due though nothing is delivered or published."""
+        """Return the seconds until a window may close by time, if nothing is delivered or published before."""
         since = [state.agenda.waiting_since for state in self._states.values()]
         oldest = min((at for at in since if at is not None), default=math.inf)
         return max(0.0, oldest + self._settings.max_wait_s - self._clock.monotonic())

@@ -1,4 +1,4 @@
-"""File locks between processes: a lock with a deadline, and the lease of processes that need a broker."""
+"""File locks between processes: a lock with a time-out, and the lease of a process that needs a broker."""
 
 import fcntl
 import os
@@ -36,14 +36,14 @@ def _taken(lock: FileLock) -> bool:
 
 
 class Lease:
-    """One holder's lock on a broker's lease file; see guard.py for the other side."""
+    """A process's lock on a broker's lease file. ``guard.py`` stops the broker once no process holds one."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._opened: int | None = None
 
     def take(self, *, exclusive: bool) -> bool:
-        """Take or convert the lock without waiting; a failed conversion leaves none."""
+        """Take the lock, or change its kind, without waiting. Where a change fails, the lock is gone, too."""
         if self._opened is None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._opened = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
@@ -63,7 +63,7 @@ class Lease:
             )
 
     def release(self) -> None:
-        """Give the lock back; the last one out leaves the broker to its guard."""
+        """Give the lock back; without any lock on the file the guard stops the broker."""
         if self._opened is not None:
             # Explicitly: a forked child may share the open file, and with it the lock.
             fcntl.flock(self._opened, fcntl.LOCK_UN)

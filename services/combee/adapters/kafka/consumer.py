@@ -1,4 +1,4 @@
-"""A group member that commits only when told, and reports an assignment before any record of it."""
+"""A group member that commits only when told, and reports an assignment before it returns records of it."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -19,7 +19,7 @@ FETCH_BYTES = 256 * 1024
 
 
 NEVER = -1
-"""The offset of a partition that nobody has committed."""
+"""Kafka's answer if the group has committed no offset of a partition."""
 
 
 class _Listener(aiokafka.ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is untyped
@@ -48,6 +48,7 @@ class KafkaConsumer:
         self._listener = _Listener()
         self._membership = connection.membership(group)
         self._need = connection.need("Read", group=group)
+        """The rights that reading needs, for error messages."""
         self._starts: dict[TopicPartition, int] = {}
         self._notes: dict[TopicPartition, str] = {}
         self._consumer = aiokafka.AIOKafkaConsumer(
@@ -58,7 +59,7 @@ class KafkaConsumer:
             # No silent reset: a missing offset is handled here, an expired one is fatal.
             auto_offset_reset="none",
             isolation_level="read_committed",
-            # Range alone gives one member the same partition number of each co-partitioned topic.
+            # Only this strategy gives a member the same partition numbers of all co-partitioned topics.
             partition_assignment_strategy=(RangePartitionAssignor,),
             session_timeout_ms=connection.session_timeout_ms,
             heartbeat_interval_ms=1_000,
@@ -86,7 +87,7 @@ class KafkaConsumer:
                     timeout_ms=int(timeout_s * 1000), max_records=MAX_POLL_RECORDS
                 )
             except aiokafka.errors.NoOffsetForPartitionError:
-                # Fetching began before the seek of _reassign; the next poll does it.
+                # A fetch began before ``_reassign`` set the offset: the next poll calls it again.
                 self._listener.changed = True
                 return ()
         if self._listener.changed:
@@ -97,18 +98,18 @@ class KafkaConsumer:
         self._listener.changed = False
         assigned = self._consumer.assignment()
         try:
-            # In one request: meanwhile a broker answers no other request on the same connection.
+            # One request for all partitions: a broker answers a connection's requests one after the other.
             firsts = await self._consumer.beginning_offsets(assigned)
             self._starts = {self._connection.ours(tp): await self._seek(tp, firsts[tp]) for tp in assigned}
             await self._on_assigned(frozenset(self._starts))
         except aiokafka.errors.IllegalStateError:
             self._listener.changed = True  # revoked again meanwhile
         except (aiokafka.errors.KafkaError, TransientError):
-            self._listener.changed = True  # half done: the next poll does all of it
+            self._listener.changed = True  # incomplete: the next poll repeats all of it
             raise
 
     async def _seek(self, partition: Any, first: int) -> int:
-        # Its public method returns the offset without its metadata.
+        # The consumer's public method returns the offset without its metadata, which is the note.
         known = await self._consumer._coordinator.fetch_committed_offsets([partition])  # noqa: SLF001
         committed = known[partition].offset if partition in known else None
         committed = None if committed == NEVER else committed

@@ -114,7 +114,7 @@ class MemoryLog:
         """Do nothing: records stay as long as the object does."""
 
     def produce_packed(self, *outgoing: Outgoing) -> None:
-        """Write records as a compressing client does: the broker's limit is for the compressed size."""
+        """Write records without a limit on their size, as a client that compresses them well could."""
         for record in outgoing:
             self._store.write(record, packed=True)
         self._store.notify()

@@ -18,7 +18,7 @@ TEXTS = 64
 """Maximum number of texts per request. At 3,072 dimensions their vectors are about 4 MB of JSON."""
 MAX_REPLY_BYTES = 16 * MIB
 MAX_CHARS = 8_000
-"""Maximum characters of a text that are compared: embedding models read some 8,000 tokens, many only 512."""
+"""Maximum number of characters of a text that are embedded: models read some 8,000 tokens, many only 512."""
 
 
 class OpenAIEmbedder:
@@ -36,7 +36,7 @@ class OpenAIEmbedder:
     ) -> None:
         self._name = model
         self._connection = Connection(server, timeout_s=timeout_s, max_reply_bytes=MAX_REPLY_BYTES)
-        # Permanent errors are not waited out: the caller goes on without embeddings.
+        # A permanent error is retried no longer than any other: the caller goes on without embeddings.
         self._policy = RetryPolicy(
             first_wait_s=first_wait_s,
             max_wait_s=give_up_after_s,
@@ -55,6 +55,7 @@ class OpenAIEmbedder:
         """
         vectors: list[Sequence[float]] = []
         usage, rest = Usage(), iter(texts)
+        # A space stands for an empty text, which OpenAI refuses.
         while batch := [text[:MAX_CHARS] or " " for text in islice(rest, TEXTS)]:
             answer = await tried(self._policy, partial(self._asked, batch))
             vectors += answer.vectors

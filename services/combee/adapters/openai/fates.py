@@ -1,4 +1,4 @@
-"""Errors of OpenAI's client are translated to ours, a server's refusal by its status and code."""
+"""Translation of the errors of OpenAI's client to ours; a server's refusal is told by its status and code."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -68,8 +68,9 @@ def fate(error: Exception, *, host: str, shown: Callable[[str], str]) -> CombeeE
         return classify(_refusal(error, shown))
     if isinstance(error, ContentFilterFinishReasonError | LengthFinishReasonError):
         return CallRefusedError(shown(str(error)))
-    *_, first = causes = tuple(_causes(error))
-    said = shown(f"{type(first).__name__} {first}")
+    causes = tuple(_causes(error))
+    root = causes[-1]
+    said = shown(f"{type(root).__name__} {root}")
     if isinstance(error, APIError | aiohttp.ClientError | OSError):
         unreachable = any(
             isinstance(cause, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
@@ -125,7 +126,7 @@ def redact(text: str, *secrets: str) -> str:
 
 
 def _is_too_long(status: int, about: str) -> bool:
-    if status == TOO_MANY:  # one request above the limit per minute: waiting never helps
+    if status == TOO_MANY:  # this one request exceeds the limit per minute, so waiting does not help
         return "request too large" in about
     return status == TOO_LARGE or (status in ABOUT_THE_PROMPT | {SERVER} and bool(_TOO_LONG.search(about)))
 

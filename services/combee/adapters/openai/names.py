@@ -103,9 +103,10 @@ def resolve_embedding(
     model_key: str | None,
     azure: Azure = NO_AZURE,
 ) -> tuple[str, Server]:
-    """Return the same for an embedding model: its server is the model's, unless an address or a provider is named.
+    """Return the name of an embedding model, as its server knows it, and the server.
 
-    The model's key goes to the model's server alone.
+    The server is the one of the language model (``model…``), unless ``base_url`` is given or the name has a known
+    provider's prefix. The language model's key is sent to that model's server only.
 
     Raises
     ------
@@ -118,10 +119,11 @@ def resolve_embedding(
                 return on_azure, _azure_server(azure, api_key)
             if _on_azure(model or "", model_url) and not _PREFIXED.fullmatch(embedding.strip()):
                 return embedding.strip(), _azure_server(azure, api_key)
-        of_model = _address(model or "", model_url)
-        named = _PREFIXED.fullmatch(embedding.strip()) and not (model_url or "").strip()
-        url = (base_url or "").strip() or (_address(embedding, None) if named else of_model)
-        return resolve_model(embedding, url, api_key or (model_key if url == of_model else None))
+        model_address = _address(model or "", model_url)
+        # Where the language model has an address of its own, a prefix does not send the texts elsewhere.
+        is_provider_named = _PREFIXED.fullmatch(embedding.strip()) and not (model_url or "").strip()
+        url = (base_url or "").strip() or (_address(embedding, None) if is_provider_named else model_address)
+        return resolve_model(embedding, url, api_key or (model_key if url == model_address else None))
     except ConfigurationError as error:
         raise ConfigurationError(
             f"COMBEE_EMBEDDING_MODEL={embedding} cannot be asked: {error}; for embeddings alone set"

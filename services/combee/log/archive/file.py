@@ -46,13 +46,13 @@ class ArchiveWriter:
         self._put(MAGIC + frame(HEADER, encode(header)))
 
     def add(self, record: Record) -> None:
-        """Write a record in a form that fits into a topic again."""
+        """Write a record, with only those headers and that much of its key that a copy may have."""
         number = self._numbers[record.topic]
         self._put(frame(RECORD, record_body(number, record.to_copy)))
         self.records[number] += 1
 
     def finish(self, firsts: tuple[tuple[int, ...], ...]) -> str:
-        """Write the totals; return the archive's SHA-256."""
+        """Write the totals (``firsts`` as in ``ArchiveTotals``); return the archive's SHA-256."""
         self._put(frame(TOTALS, encode(ArchiveTotals(records=tuple(self.records), firsts=firsts))))
         digest = self._hash.copy()
         self._put(frame(DIGEST, digest.digest()))
@@ -65,7 +65,9 @@ class ArchiveWriter:
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[BinaryIO]:
-    """Yield a compressed file that is at ``path`` once the block ends without an error, on disk; never a part of it.
+    """Yield a compressed file; once the block ends without an error, the whole file is on disk at ``path``.
+
+    Until then, and after an error, nothing is there.
 
     Raises
     ------
@@ -81,7 +83,7 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
         except BlockingIOError as error:
             raise ArchiveError(f"{path} is being written by another process") from error
         _refuse_present(path)  # checked again: the former holder of the lock may have finished this file
-        file.truncate()  # the rest of a killed process
+        file.truncate()  # a killed process may have left a part
         try:
             with gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as packed:
                 yield packed  # type: ignore[misc]  # it has the needed methods of a BinaryIO
@@ -104,7 +106,7 @@ def _refuse_present(path: Path) -> None:
 
 
 class ArchiveReader:
-    """One reading of an archive: the header at once, then the records, then totals and hash.
+    """Reads an archive once: the header when it is made, then the records, then totals and hash.
 
     Use it as a context manager. Every defect of the file is an ``ArchiveError``.
     """

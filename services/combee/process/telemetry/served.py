@@ -1,4 +1,4 @@
-"""Telemetry of a worker with a port or a receiver of metrics: health endpoints and metrics."""
+"""Telemetry of a worker that serves a port or sends its metrics: health endpoints and metrics."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
@@ -60,7 +60,7 @@ class ServedTelemetry(Telemetry):
             outage=outage,
             refusal=self.refusal,
             trouble=self.trouble,
-            paused=lambda: self.paused(),  # noqa: PLW0108 - it is set after this
+            paused=lambda: self.paused(),  # noqa: PLW0108 - ``limiter`` replaces it later
             dead_letters_per_minute=settings.dead_letters_per_minute,
         )
 
@@ -141,18 +141,18 @@ class ServedTelemetry(Telemetry):
             await asyncio.gather(*background, return_exceptions=True)
 
     def _text(self) -> tuple[str, bytes]:
-        self._look()
+        self._set_gauges()
         return self._metrics.text()
 
     def families(self) -> Iterable[Family]:
-        """Return the present metrics; of two with one name the later wins."""
-        self._look()
+        """Return the current metrics, then those of ``add``; if two have the same name, the later one counts."""
+        self._set_gauges()
         return chain(self._metrics.families(), *(families() for families in self._others))
 
     def add(self, families: Callable[[], Iterable[Family]]) -> None:
         self._others.append(families)
 
-    def _look(self) -> None:
+    def _set_gauges(self) -> None:
         self._metrics.conditions(self.health.conditions())
         self._metrics.paused(self.paused())
         self._metrics.held(self.held())
