@@ -44,7 +44,7 @@ class PublishRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lost:
-    """A reflection of which no copy got through its batch: it becomes a dead letter."""
+    """A reflection no copy of which reached its batch's result: it becomes a dead letter."""
 
     record: Record
     seen: Seen
@@ -64,7 +64,7 @@ class PublishDecision:
     gates: Mapping[str, Gate] = field(default_factory=dict)
     """The new gates, by playbook."""
     labels: tuple[Label, ...] = ()
-    """Labels of no gate that a person moves."""
+    """Labels that a person moves and no gate owns."""
     decisions: tuple[messages.Decision, ...] = ()
     lost: tuple[Lost, ...] = ()
     passed_over: str = ""

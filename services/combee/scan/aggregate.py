@@ -43,7 +43,7 @@ CONTROL = GroupMember(
         key_insight="Read the numbers in the task again before you add them.",
     ),
 )
-"""A lesson that every model can turn into a proposal."""
+"""A lesson that every model can turn into a proposal: without an answer about it, the model is at fault."""
 
 
 def _as_seen_on(base: Playbook, members: Iterable[GroupMember]) -> list[GroupMember]:
@@ -72,7 +72,7 @@ def _left_after(
 
 
 def _outcome_with(coverage: Coverage, more: Sequence[Operation]) -> NodeResult:
-    """Return the root's result with further operations, and with what is left in its own words."""
+    """Return the root's result with further operations; lessons still missing are added in their own words."""
     return coverage.extended(more, coverage.left).in_own_words().outcome()
 
 

@@ -22,12 +22,12 @@ class Asking:
         self._model = model
         self._head_start = head_start
         self._begun = False
-        """Whether a call was answered, which another worker would have to pay again."""
+        """Whether a call was answered already: after a restart it would have to be paid again."""
 
     async def ask(
         self, call: Call[Items], level: int, *, waits: bool = False
     ) -> list[Part[Items, Mapping[str, Any]]]:
-        """Return the replies about all items of a call; ``waits``: another group has a head start."""
+        """Return the replies about all items of a call; ``waits``: whether it leaves a head start to another call."""
         try:
             reply = await self._reply(call, level, waits=waits)
         except PoisonError as error:

@@ -136,7 +136,7 @@ class ScanHandler:
         else:
             await self._child(message, record)
 
-    def _over(self, record: Planned, node: Node) -> bool:
+    def _needs_no_work(self, record: Planned, node: Node) -> bool:
         """Return whether a node needs no work: its batch is published, or its result or the root's is in the log."""
         plan = record.plan
         if plan.sequence <= self.playbooks.latest(plan.playbook).batch_sequence:
@@ -150,12 +150,12 @@ class ScanHandler:
         node = tree.node_at(plan.batch_id, plan.widths, 0, group.index)
         if group.node_id != node.id:
             raise PoisonError(f"group {group.index} of {plan.batch_id} has a foreign node id")
-        if self._over(group, node):
+        if self._needs_no_work(group, node):
             return
         await self._refuse_unplanned(group)
         async with self._locks.setdefault(node.id, asyncio.Lock()):
             is_left_out = plan.left_out and tree.is_left_out(plan.widths, group.index, plan.left_out)
-            if is_left_out or self._over(group, node):
+            if is_left_out or self._needs_no_work(group, node):
                 return
             self._limiter.check(plan.playbook)
             aggregator, base = self._aggregator(plan, 0), await self._base(plan)
@@ -172,7 +172,7 @@ class ScanHandler:
     async def _child(self, child: Partial, record: Record) -> None:
         level = LEVELS[record.topic]
         node = await self._parent(child, level, record)
-        if self._over(child, node):
+        if self._needs_no_work(child, node):
             return
         await self._refuse_unplanned(child)
         key = key_of(child)
@@ -187,7 +187,7 @@ class ScanHandler:
                 # The parent is done, so this child's record may be committed now.
                 return
         async with self._locks.setdefault(node.id, asyncio.Lock()):
-            if not self._over(child, node):
+            if not self._needs_no_work(child, node):
                 base = await self._base(child.plan)
                 aggregator = self._aggregator(child.plan, level)
                 results = gathering.results

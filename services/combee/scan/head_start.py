@@ -1,7 +1,8 @@
 """The head start of a batch's first group, so that a server with a prompt cache reads the shared beginning once.
 
-The calls of level 0 begin with the same playbook and start together, before any of them is cached. The first group is
-asked at once; a call of another group waits for as long as reading what this worker has not had read lately may take.
+The prompts of a batch's groups begin with the same playbook. If they were sent at the same time, the server would
+read each in full, because none is in its cache yet. So the call of the first group is sent at once, and the others
+wait for as long as the server may take to read it. They only wait if this worker has not sent that beginning lately.
 """
 
 import asyncio
@@ -16,10 +17,10 @@ READ_PER_S = 5_000
 """Tokens that a server reads in a second: a hosted model's order of magnitude."""
 MARGIN = 1.1
 MIN_TOKENS = 512
-"""Fewer unread tokens are not worth waiting for."""
+"""Minimum number of unread tokens for which waiting pays."""
 MAX_S = 20.0
 CACHED_S = 300.0
-"""Seconds for which servers keep an unused prefix at least."""
+"""Minimum seconds for which servers keep an unused prefix."""
 BEGINNINGS = 64
 """Maximum number of beginnings remembered: the last of each playbook."""
 BLOCK = 512
@@ -27,7 +28,7 @@ BLOCK = 512
 
 
 def wait_s(unread_tokens: int, own_tokens: int) -> float:
-    """Return the seconds to leave for reading a shared beginning and what is a call's own; 0: it does not pay."""
+    """Return the seconds to read a shared beginning and a call's own part; 0: waiting does not pay."""
     return (
         min(MAX_S, MARGIN * (unread_tokens + own_tokens) / READ_PER_S) if unread_tokens >= MIN_TOKENS else 0.0
     )
