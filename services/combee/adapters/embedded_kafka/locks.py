@@ -43,7 +43,7 @@ class Lease:
         self._opened: int | None = None
 
     def take(self, *, exclusive: bool) -> bool:
-        """Take the lock, or change its kind, without waiting. Where a change fails, the lock is gone, too."""
+        """Take the lock, or change its kind, without waiting. If a change fails, no lock is left."""
         if self._opened is None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._opened = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)

@@ -105,8 +105,8 @@ def resolve_embedding(
 ) -> tuple[str, Server]:
     """Return the name of an embedding model, as its server knows it, and the server.
 
-    The server is the one of the language model (``model…``), unless ``base_url`` is given or the name has a known
-    provider's prefix. The language model's key is sent to that model's server only.
+    The server is the one of the language model (``model…``), unless ``base_url`` is given or, without ``model_url``,
+    the name has a known provider's prefix. The language model's key is sent to that model's server only.
 
     Raises
     ------

@@ -46,7 +46,7 @@ class ArchiveWriter:
         self._put(MAGIC + frame(HEADER, encode(header)))
 
     def add(self, record: Record) -> None:
-        """Write a record, with only those headers and that much of its key that a copy may have."""
+        """Write a record as it may be copied into a topic again: long keys are cut, large headers left out."""
         number = self._numbers[record.topic]
         self._put(frame(RECORD, record_body(number, record.to_copy)))
         self.records[number] += 1
