@@ -44,7 +44,7 @@ class PublishRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lost:
-    """A reflection of which no copy got through its batch: it becomes a dead letter."""
+    """A reflection no copy of which reached its batch's result: it becomes a dead letter."""
 
     record: Record
     seen: Seen
@@ -64,7 +64,7 @@ class PublishDecision:
     gates: Mapping[str, Gate] = field(default_factory=dict)
     """The new gates, by playbook."""
     labels: tuple[Label, ...] = ()
-    """Labels of no gate that a person moves."""
+    """Labels that a person moves and no gate owns."""
     decisions: tuple[messages.Decision, ...] = ()
     lost: tuple[Lost, ...] = ()
     passed_over: str = ""
@@ -312,12 +312,12 @@ class Basis:
     """Answers read up to now."""
 
     def read(self, request: Request[T]) -> T:
-        """Return what was read.
+        """Return the answer to a request, which the publisher has read.
 
         Raises
         ------
         UnreadError
-            If it is still to be read.
+            If the publisher has not read it yet.
         """
         if request not in self.answers:
             raise UnreadError(request)

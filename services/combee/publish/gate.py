@@ -1,6 +1,6 @@
 """The gate (the labels ``production`` and ``candidate``) after a verdict, a review or a promotion; pure.
 
-Publish writes labels and takes batches out of a line, so it decides, and one transaction has both.
+Publish is the writer of labels and of versions. So it also decides about them, and writes both in one transaction.
 """
 
 from dataclasses import replace

@@ -67,7 +67,7 @@ GROUP = "publish"
 INPUTS = (topics.UPDATES.name, topics.COMMANDS.name, topics.VERDICTS.name)
 POLL_S = 0.5
 TAKEN_AT_ONCE = 20
-"""Maximum number of updates per turn whose wait for a manifest ends: they must not delay other records."""
+"""Maximum number of updates per turn taken up again after waiting for a manifest, so that other records go on."""
 UNUSABLE = (CodecError, PoisonError, RefusedError, InapplicableError)
 """Errors of one record: the record becomes a dead letter, and the next one is taken."""
 OnGate = Callable[[Gate], None]
@@ -78,8 +78,8 @@ OnGate = Callable[[Gate], None]
 class _Partition:
     """An assigned partition.
 
-    The offset of a waiting update is not committed. A forged update would hold it up for ever, so waiting has a
-    limit.
+    The offset of a waiting update is not committed. The wait for a manifest has a limit, because a forged update
+    would hold up the offsets for ever.
     """
 
     state: PublishState

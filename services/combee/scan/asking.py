@@ -27,7 +27,7 @@ class Asking:
     async def ask(
         self, call: Call[Items], level: int, *, waits: bool = False
     ) -> list[Part[Items, Mapping[str, Any]]]:
-        """Return the replies about all items of a call; ``waits``: another group has a head start."""
+        """Return the replies about all items of a call; ``waits``: whether it leaves a head start to another call."""
         try:
             reply = await self._reply(call, level, waits=waits)
         except PoisonError as error:

@@ -17,7 +17,7 @@ READ_PER_S = 5_000
 """Tokens that a server reads in a second: a hosted model's order of magnitude."""
 MARGIN = 1.1
 MIN_TOKENS = 512
-"""Fewer unread tokens are not worth waiting for."""
+"""Minimum number of unread tokens for which waiting pays."""
 MAX_S = 20.0
 CACHED_S = 300.0
 """Minimum seconds for which servers keep an unused prefix."""

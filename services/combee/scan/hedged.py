@@ -25,7 +25,7 @@ class HedgedModel:
         return HedgedModel(self._model, self._clock, self._hedging, watches=True)
 
     async def ask(self, prompt: Prompt, *, priority: int = 0) -> Reply:
-        """Return the first usable reply, with the usage of both calls; one error alone is waited out."""
+        """Return the first usable reply, with the usage of both calls; if one call fails, wait for the other."""
         calls = [asyncio.create_task(self._model.ask(prompt, priority=priority))]
         number, answered = self._hedging.begin(priority, self._clock.monotonic()), False
         try:

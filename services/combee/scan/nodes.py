@@ -109,9 +109,10 @@ class Arrivals:
 
 
 class Wave:
-    """Lets the groups of a batch prepare their requests one after the other: each is sent before the next is made.
+    """Makes groups prepare their requests one after the other: each is sent before the next is prepared.
 
-    The answers then also come one after the other, and one is read while the model works on the next.
+    Otherwise all requests would be prepared before any is sent. Now the answers also arrive one after the other, and
+    one is read while the model works on the next.
     """
 
     def __init__(self) -> None:

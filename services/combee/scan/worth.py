@@ -1,4 +1,4 @@
-"""What replies are worth: from the parts of a node's calls to its result, and to a record that holds it; pure."""
+"""From replies to records: the parts of a node's calls become its result, and the result a record; pure."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -35,7 +35,7 @@ Reply = Mapping[str, Any]
 def read(
     method: Method, base: Playbook, replies: Iterable[Part[Sequence[Item], Reply]]
 ) -> list[Part[Sequence[Item], Answer]]:
-    """Return what replies say; one of which no operation is usable says nothing."""
+    """Return the answers in replies; a reply without a usable operation counts as no answer."""
     return [_read(method, base, part) for part in replies]
 
 
@@ -60,10 +60,10 @@ def of_group(
     *,
     note: str = "",
 ) -> NodeResult:
-    """Return a group's result from its calls; replies that stay unusable are a failed result, not an error.
+    """Return a group's result from its calls; without a usable reply the result is failed, and no error is raised.
 
-    Where the model answered the ``control``, a text made the reply unusable: no lesson is lost by that, and the root
-    carries them all.
+    ``control``: calls about a lesson that every model can answer. If the model answered them, the group's own texts
+    made its reply unusable. Its reflections then count as read, and the root carries their lessons.
     """
     ids = frozenset(entry.id for entry in base.entries)
     is_sound = is_answered(control)

@@ -37,7 +37,7 @@ METADATA_AGE_MS = 5_000
 
 class _Thread(driver.AIOKafkaConsumerThread):
     def _create_worker_consumer(self, transport: Any) -> Any:
-        # Faust asks for committed records only together with transactions of its own, which lose and repeat records.
+        # Faust would read committed records only with transactions of its own, which lose and repeat records.
         consumer = super()._create_worker_consumer(transport)
         consumer._isolation_level = READ_COMMITTED  # noqa: SLF001 - it is read when the consumer starts
         return consumer
@@ -88,7 +88,7 @@ class _Consumer(driver.Consumer):
 
 
 class RangeTransport(driver.Transport):
-    """Faust's Kafka transport with ranges and shorter fetches; it lets only one process use an identity."""
+    """Faust's Kafka transport with ranges and short fetches; ``membership`` detects a second process in its slot."""
 
     Consumer = _Consumer
     membership: Membership
@@ -191,7 +191,7 @@ async def session(
         async with asyncio.timeout(START_TIMEOUT_S):
             await app.start()
     except (driver.KafkaError, FaustError, AssertionError) as error:  # type: ignore[attr-defined]
-        # For example a topic too new for the broker to know: Faust treats that as impossible.
+        # For example, the broker does not know a new topic yet: Faust then fails an assertion.
         await shuffler.close()
         await asyncio.wait_for(app.stop(), STOP_TIMEOUT_S)
         raise TransientError(f"Faust does not start: {error!r}") from error

@@ -22,7 +22,7 @@ reader."""
 
 
 class Attempts:
-    """Looks dead letters up. Anybody can claim one, so most claims cost neither a reader nor a request."""
+    """Looks up dead letters. Anybody can claim one, so false claims must be cheap: most cost no request."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
@@ -30,7 +30,7 @@ class Attempts:
         """Letters by place, without their bytes; None: no letter about a reflection stands there."""
         self._ends: Mapping[int, int] = {}
         self._asked_after: Mapping[int, int] = {}
-        """Ends of ``reflections`` looked up before ``_ends``: letters of records below these ends are written."""
+        """Ends of ``reflections``, looked up before ``_ends``: letters named below them are below ``_ends``."""
 
     async def proven(self, claim: Attempt, record: Record, reflection: Reflection) -> tuple[int, str | None]:
         """Return the attempt that a record claims to be (0: the claim is unproven) and its line.

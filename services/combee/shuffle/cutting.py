@@ -48,8 +48,8 @@ class Cutter:
 
     def _planned(self, state: ShuffleState, line: str, taken: Taken, bodies: Bodies) -> Batch:
         members = [(item, bodies[item.member.offset]) for item in taken.items]
-        # Reflections of a branch were paid for on the playbook's account, and reflections that are asked about again
-        # with its first batch.
+        # The playbook has paid for the reflections of its branch. Reflections that are asked about again were paid
+        # for with their first batch.
         is_paid = line in state.branches or taken.reason == "revoke"
         reflect_usage = NOTHING_SPENT if is_paid else self._spent([body for _, body in members])
         settings = self.rules.settings_of(line, state.branches.get(line))
@@ -90,7 +90,7 @@ class Cutter:
     async def write(
         self, state: ShuffleState, batch: Batch, bodies: Bodies = NO_BODIES, taken: Sequence[Waiting] = ()
     ) -> None:
-        """Write a batch and commit the offsets; its reflections or its order must be taken from the state before."""
+        """Write a batch and commit the offsets; first take its reflections, or its command, out of the state."""
         batch = batch.model_copy(
             update={
                 "oldest_unpublished_offset": state.manifests.oldest_unpublished,

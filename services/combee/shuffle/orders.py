@@ -1,4 +1,4 @@
-"""Batches that do not come from a window: consolidations, branches, and reflections that are asked about again."""
+"""Batches that no window makes: consolidations, branches, and reflections that are asked about again."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

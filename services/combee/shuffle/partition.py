@@ -52,8 +52,8 @@ class Manifests:
     sequences: dict[str, int] = field(default_factory=dict)
     through: dict[str, int] = field(default_factory=dict)
     batched_ahead: dict[str, set[int]] = field(default_factory=dict)
-    """By line, the batched reflections beyond ``through``: an earlier one still waits because its source
-    had filled its share."""
+    """By line, the offsets of batched reflections beyond ``through``. An earlier reflection still waits, because its
+    source had filled its share of the batch."""
     _ahead_since: dict[str, int] = field(default_factory=dict)
     """By line, the offset of the first manifest with such a reflection."""
     in_flight: dict[str, dict[int, InFlight]] = field(default_factory=dict)
@@ -240,7 +240,7 @@ class ShuffleState:
         self._let_go(line, self.windows[line].hold_over(share))
 
     def to_read_again(self, line: str, batch_size: int) -> list[int]:
-        """Remove from a window with less than a batch in memory the offsets that now fit, and return them."""
+        """If a window has less than a batch in memory, remove and return the offsets that now fit into it."""
         window = self.windows.get(line, EMPTY)
         lack = batch_size - len(window.waiting)
         if lack <= 0 or not (window.overflow or window.over_share):
@@ -292,7 +292,7 @@ class ShuffleState:
         self._waiting.difference_update([(line, item.member.reflection_id) for item in taken])
 
     def through(self, playbook: str) -> int:
-        """Return the offset up to which every reflection of a playbook is in a batch once its window is cut."""
+        """Return the offset up to which no reflection of a playbook waits."""
         oldest = self.windows.get(playbook, EMPTY).oldest
         return self.seen[REFLECTIONS] if oldest is None else oldest - 1
 
@@ -346,7 +346,7 @@ class ShuffleState:
             self._release(line, self.windows.pop(line, EMPTY).waiting)
         self.ended.clear()
 
-    # ---- what was asked for
+    # ---- commands
 
     @property
     def has_orders(self) -> bool:
@@ -367,7 +367,7 @@ class ShuffleState:
         self.orders[record.offset] = command
 
     def settle_order(self, command: Command) -> None:
-        """Forget a command that has its batch, all copies of it."""
+        """Forget a command that has its batch, and all copies of the command."""
         for offset, known in list(self.orders.items()):
             if (known.line, known.command_id) == (command.line, command.command_id):
                 del self.orders[offset]

@@ -125,10 +125,11 @@ class BatchRules:
     def _holds(self, state: ShuffleState, line: str) -> Iterator[tuple[str, str, Pause | None]]:
         """Yield each possible reason to hold back a line, the line or tenant, and the pause; None: no pause."""
         now_ms = self._clock.now_ms()
-        playbook, order = self._playbooks.latest(line), self._playbooks.order(line, now_ms)
+        playbook, ordered = self._playbooks.latest(line), self._playbooks.order(line, now_ms)
         reason = misfit(playbook, self._method_holds, self.settings.method)
         yield "method", line, None if reason is None else Pause(reason=reason, until_ms=0)
-        yield "pause", line, Pause(reason=f"by {order.issued_by}", until_ms=order.until_ms) if order else None
+        by_person = Pause(reason=f"by {ordered.issued_by}", until_ms=ordered.until_ms) if ordered else None
+        yield "pause", line, by_person
         yield "spend", line, self._spend_pause(state, line, now_ms) if self._is_capped else None
         tenant = tenant_of(line)
         is_too_fast = self.tenants.wait_s(tenant, self._clock.monotonic()) > 0

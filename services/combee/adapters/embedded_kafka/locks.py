@@ -1,4 +1,4 @@
-"""File locks between processes: a lock with a deadline, and the lease of processes that need a broker."""
+"""File locks between processes: a lock with a time-out, and the lease of a process that needs a broker."""
 
 import fcntl
 import os

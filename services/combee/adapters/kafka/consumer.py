@@ -46,6 +46,7 @@ class KafkaConsumer:
         self._listener = _Listener()
         self._membership = connection.membership(group)
         self._need = connection.need("Read", group=group)
+        """The rights that reading needs, for error messages."""
         self._starts: dict[TopicPartition, int] = {}
         self._notes: dict[TopicPartition, str] = {}
         self._consumer = aiokafka.AIOKafkaConsumer(

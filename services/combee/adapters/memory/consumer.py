@@ -1,4 +1,4 @@
-"""The one member of a consumer group."""
+"""A consumer group's only member."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -55,7 +55,7 @@ class MemoryConsumer:
         try:
             await self._on_assigned(frozenset(self._starts))
         except TransientError:
-            self._starts = {}  # half done: the next poll does all of it
+            self._starts = {}  # incomplete: the next poll repeats all of it
             raise
 
     def _start(self, source: TopicPartition) -> int:
@@ -80,7 +80,7 @@ class MemoryConsumer:
                 records.append(record)
                 position = record.offset + 1
             else:
-                position = stable
+                position = stable  # passes markers and aborted records, too
             self._positions[source] = position
         return records
 

@@ -55,6 +55,7 @@ class OpenAIEmbedder:
         """
         vectors: list[Sequence[float]] = []
         usage, rest = Usage(), iter(texts)
+        # A space stands for an empty text, which OpenAI refuses.
         while batch := [text[:MAX_CHARS] or " " for text in islice(rest, TEXTS)]:
             answer = await tried(self._policy, partial(self._asked, batch))
             vectors += answer.vectors

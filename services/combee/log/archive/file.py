@@ -52,7 +52,7 @@ class ArchiveWriter:
         self.records[number] += 1
 
     def finish(self, firsts: tuple[tuple[int, ...], ...]) -> str:
-        """Write the totals; return the archive's SHA-256."""
+        """Write the totals (``firsts`` as in ``ArchiveTotals``); return the archive's SHA-256."""
         self._put(frame(TOTALS, encode(ArchiveTotals(records=tuple(self.records), firsts=firsts))))
         digest = self._hash.copy()
         self._put(frame(DIGEST, digest.digest()))

@@ -141,7 +141,7 @@ class ServedTelemetry(Telemetry):
             await asyncio.gather(*background, return_exceptions=True)
 
     def _text(self) -> tuple[str, bytes]:
-        self._look()
+        self._set_gauges()
         return self._metrics.text()
 
     def families(self) -> Iterable[Family]:
@@ -152,7 +152,7 @@ class ServedTelemetry(Telemetry):
     def add(self, families: Callable[[], Iterable[Family]]) -> None:
         self._others.append(families)
 
-    def _look(self) -> None:
+    def _set_gauges(self) -> None:
         self._metrics.conditions(self.health.conditions())
         self._metrics.paused(self.paused())
         self._metrics.held(self.held())

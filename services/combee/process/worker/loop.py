@@ -38,7 +38,7 @@ POLL_S = 0.2
 COMMIT_S = 0.1
 """Minimum seconds between two commits while records are open, because each commit delays the next records."""
 AGAIN_S = 1.0
-"""Seconds between two attempts to finish what was passed over."""
+"""Seconds between two attempts to finish the records that were passed over."""
 NOWHERE = (-1, "")
 IDLE_POLL_S = 0.5
 """Poll time-out while no record is open; a turn then only waits for records or a stop."""
@@ -97,9 +97,9 @@ class Loop:
         self._paused = PausedRecords() if paused is None else paused
         self._passed = passed or PassedOver()
         self._again: dict[str, asyncio.Task[None]] = {}
-        """By playbook that goes on: the task that reads again what was passed over."""
+        """By resumed playbook: the task that reads again the records that were passed over while it was paused."""
         self._room_again = asyncio.Semaphore(max(1, max_open // 2))
-        """Half the open records, in addition: a long backlog of one playbook must not hold up the others."""
+        """Room for half as many records again, so that a resumed playbook's backlog does not hold up the others."""
         self._tracing = tracing
         self._marks: dict[TopicPartition, Watermark] = {}
         self._tasks: dict[asyncio.Task[None], Record] = {}
@@ -171,7 +171,7 @@ class Loop:
 
     async def _release(self) -> None:
         """Resume records whose playbook is no longer paused."""
-        # Bounded topics only: a node that waits for siblings may be waiting for a paused record.
+        # Room is counted on bounded topics only: a node waiting for siblings may be waiting for a paused record.
         room = self._max_open - self._busy()
         due = self._paused.due(self._limiter.paused(), room) if self._paused else {}
         for source, offsets in due.items():
@@ -187,7 +187,7 @@ class Loop:
     # ---- records of paused playbooks
 
     def _read_again(self) -> None:
-        """Begin to read what was passed over of each playbook that goes on."""
+        """For each resumed playbook, begin to read the records that were passed over."""
         for playbook, starts in self._passed.due().items():
             if playbook not in self._again:
                 task = asyncio.create_task(retried(partial(self._catch_up, playbook, starts)))
@@ -200,7 +200,7 @@ class Loop:
             self._fatal = self._fatal or task.exception()
 
     async def _catch_up(self, playbook: str, starts: Mapping[TopicPartition, int]) -> None:
-        """Do what was passed over of a playbook, one partition after the other."""
+        """Handle the records of a playbook that were passed over, one partition after the other."""
         logger.info("taken_up_again", service=self._handler.service, playbook=playbook)
         await self._passed.prepare(playbook, starts)
         for source, first in starts.items():
@@ -210,7 +210,7 @@ class Loop:
             async with aclosing(self._log.read(source, first, end)) as records:
                 async for record in records:
                     if self._passed.is_paused(playbook):
-                        return  # paused again: what is not finished is read once more
+                        return  # paused again: unfinished records are read once more
                     if self._handler.poisoned(record)[1] == playbook:
                         await self._room_again.acquire()
                         mark.begin(record.offset)
@@ -231,7 +231,7 @@ class Loop:
             self._passed.end(source, playbook, end)
 
     def _reached(self, source: TopicPartition, mark: Watermark) -> tuple[int, str]:
-        """Return the offset to commit, and the note on it."""
+        """Return the offset to commit, and the note to commit with it."""
         return self._passed.low(source, mark.low), self._passed.note(source, mark.low)
 
     def _forget(self, task: asyncio.Task[None]) -> None:
@@ -274,7 +274,7 @@ class Loop:
         except HeldBackError as error:
             if self._paused.add(error.playbook, record):
                 return False
-            # No room: other records must not wait for a flood, and 'combee dlq retry' sends this one again.
+            # No room to keep it paused: it becomes a dead letter, which 'combee dlq retry' sends again.
             reason = str(error)
         await self._bury(record, reason)
         return True
@@ -298,7 +298,7 @@ class Loop:
         assert self._consumer is not None  # noqa: S101 - poll is the only caller
         revoked = [task for task, record in self._tasks.items() if record.source not in assigned]
         await self._cancel([*self._again.values(), *revoked])
-        # Dropped at once: if a later step fails, a partition that comes back starts afresh.
+        # Revoked partitions are dropped first: if a later step fails and one comes back, it starts afresh.
         self._marks = {tp: mark for tp, mark in self._marks.items() if tp in assigned}
         self._paused.keep(self._marks)
         committed = {tp: await self._consumer.start_offset(tp) for tp in assigned}
@@ -308,7 +308,7 @@ class Loop:
             self._consumer.seek(tp, starts[tp])
         new = {tp: at for tp, at in starts.items() if tp not in self._marks or at > self._marks[tp].next}
         if new:
-            # Before they count as assigned: if the connection breaks here, the next poll repeats it.
+            # Called before they count as assigned: if the connection breaks here, the next poll repeats the call.
             await self._handler.assigned(new)
         self._marks = {tp: Watermark(starts[tp]) if tp in new else self._marks[tp] for tp in assigned}
         self._passed.assign(assigned, ((tp, notes[tp]) for tp in new))
