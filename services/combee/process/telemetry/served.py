@@ -146,7 +146,7 @@ class ServedTelemetry(Telemetry):
 
     def families(self) -> Iterable[Family]:
         """Return the current metrics; of two with the same name the later counts."""
-        self._look()
+        self._set_gauges()
         return chain(self._metrics.families(), *(families() for families in self._others))
 
     def add(self, families: Callable[[], Iterable[Family]]) -> None:
