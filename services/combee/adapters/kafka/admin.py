@@ -1,8 +1,8 @@
 """Administration: topics are created and described, groups and brokers looked up, readiness checked."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Self
@@ -39,6 +39,15 @@ class TopicState:
     partitions: int
     replication_factor: int
     config: Mapping[str, str]
+
+
+@contextmanager
+def _at_the_controller(doing: str) -> Iterator[None]:
+    """Name a cluster without a controller: aiokafka does not check for one and raises AttributeError."""
+    try:
+        yield
+    except AttributeError as error:
+        raise TransientError(f"{doing}: the cluster has no controller now, try again") from error
 
 
 async def _described(client: Any, names: Iterable[str]) -> Sequence[Mapping[str, Any]]:
@@ -89,11 +98,8 @@ class KafkaAdmin:
         ]
         doing = f"creating {', '.join(topics)}"
         async with self._client() as client:
-            with translated(doing):
-                try:
-                    answer = await client.create_topics(new, timeout_ms=CREATE_TIMEOUT_MS)
-                except AttributeError as error:  # aiokafka does not check that a controller exists
-                    raise TransientError(f"{doing}: the cluster has no controller now, try again") from error
+            with translated(doing), _at_the_controller(doing):
+                answer = await client.create_topics(new, timeout_ms=CREATE_TIMEOUT_MS)
         answers = {name: (code, message) for name, code, message in answer.topic_errors}
         return [topic for topic in topics if self._is_created(topic, *answers[self._connection.full(topic)])]
 
@@ -228,9 +234,11 @@ class KafkaAdmin:
         """Delete a topic, if there is one, and wait until it is gone."""
         name = self._connection.full(topic)
         need = self._connection.need("Delete", topic)
+        doing = f"deleting {name}"
         async with asyncio.timeout(timeout_s), self._client() as client:
-            with translated(f"deleting {name}", need):
-                answer = await client.delete_topics([name])
+            with translated(doing, need):
+                with _at_the_controller(doing):
+                    answer = await client.delete_topics([name])
                 code = answer.topic_error_codes[0][1]
                 if code not in (0, UNKNOWN_TOPIC):
                     raise for_code(code)
@@ -317,10 +325,11 @@ async def is_ready(bootstrap_servers: str) -> bool:
     try:
         async with asyncio.timeout(2 * READY_S), running(AIOKafkaAdminClient(**options)) as client:
             new = NewTopic(name=probe, num_partitions=1, replication_factor=1)
-            answer = await client.create_topics([new])
-            if answer.topic_errors[0][1] != 0:
-                return False
-            await client.delete_topics([probe])
+            with _at_the_controller(f"creating {probe}"):
+                answer = await client.create_topics([new])
+                if answer.topic_errors[0][1] != 0:
+                    return False
+                await client.delete_topics([probe])
             return True
     except (KafkaError, TransientError, OSError, TimeoutError):
         return False

@@ -70,6 +70,31 @@ async def test_a_group_that_cannot_be_described_is_not_taken_for_an_empty_one(
         await subject.members("shuffle", within_s=0.05)
 
 
+class Leaderless:
+    """A client of aiokafka whose cluster has no controller yet."""
+
+    async def start(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    async def create_topics(self, *_: Any, **__: Any) -> None:
+        controller: Any = None
+        controller.nodeId  # noqa: B018 - as aiokafka's admin client does it
+
+    delete_topics = create_topics
+
+
+async def test_without_a_controller_a_broker_is_not_ready_and_requests_are_to_be_tried_again(
+    monkeypatch: pytest.MonkeyPatch, subject: admin.KafkaAdmin
+) -> None:
+    monkeypatch.setattr(admin, "AIOKafkaAdminClient", lambda **_: Leaderless())
+    assert not await admin.is_ready("b:1")
+    with pytest.raises(TransientError, match="no controller now, try again"):
+        await subject.create("lessons", 1, 1, {})
+    with pytest.raises(TransientError, match="no controller now, try again"):
+        await subject.delete("lessons")
+
+
 class Topicless:
     """A client of aiokafka, and the one below it, whose broker says the same of every topic."""
 
