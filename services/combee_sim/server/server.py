@@ -5,16 +5,26 @@ import contextlib
 import ipaddress
 import signal
 import socket
+import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import uvicorn
 
-from combee.adapters.clock import SystemClock
 from combee.adapters.ports import FatalError
 from combee.process.server import STOP_WITHIN_S, Server, bind, write_ready_file
 from combee_sim.server.standin import CallLog, SimOptions, StandIn
 from combee_sim.server.web import Web
+
+
+class WallClock:
+    """The ``Clock`` port of the server's own process."""
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic(self) -> float:
+        return time.monotonic()
 
 
 @contextlib.asynccontextmanager
@@ -28,7 +38,7 @@ async def running(options: SimOptions) -> AsyncIterator[str]:
     """
     stopping = asyncio.Event()
     with contextlib.closing(_bind(options)) as listening, CallLog(options.call_log) as log:
-        stand_in = StandIn(options, SystemClock(), log)
+        stand_in = StandIn(options, WallClock(), log)
         server = Server(_config(Web(stand_in, stopping)))
         serving = asyncio.create_task(server.serve(sockets=[listening]))
         host, port = listening.getsockname()[:2]

@@ -12,7 +12,6 @@ import httpx
 import pytest
 from openai import AsyncOpenAI
 
-from combee.adapters.clock import SystemClock
 from combee.adapters.ports import FatalError
 from combee.core.methods.ace import aggregate_prompt, answer_prompt, combine_prompt, reflect_prompt
 from combee.core.playbook.versions import empty
@@ -26,7 +25,7 @@ from combee_sim.law.samples import family_traces, task_traces
 from combee_sim.roles.respond import respond
 from combee_sim.server.faults import parse_faults
 from combee_sim.server.latency import Latency
-from combee_sim.server.server import running
+from combee_sim.server.server import WallClock, running
 from combee_sim.server.standin import CallLog, SimOptions, StandIn
 from combee_sim.server.web import Web
 
@@ -47,7 +46,7 @@ def client(base_url: str, timeout_s: float = 10.0) -> httpx.AsyncClient:
 
 def direct(options: SimOptions) -> httpx.AsyncClient:
     """Speak to the application without a socket, where the connection is not what is tested."""
-    web = Web(StandIn(options, SystemClock(), CallLog(None)), asyncio.Event())
+    web = Web(StandIn(options, WallClock(), CallLog(None)), asyncio.Event())
     return httpx.AsyncClient(transport=httpx.ASGITransport(web.app()), base_url="http://simulated/v1")
 
 
