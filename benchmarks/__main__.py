@@ -42,7 +42,6 @@ NAMES = (
     "memory",
     "calls",
     "codec",
-    "planned",
     "gepa",
 )
 RUNS = 5

@@ -1,4 +1,4 @@
-"""What a call of the model costs in processor time: ours, and the ways to make one (docs/design/adr/0028)."""
+"""What a call of the model costs in processor time (docs/design/adr/0028)."""
 
 import asyncio
 import json
@@ -8,10 +8,6 @@ from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
-
-import aiohttp
-import httpx2
-from openai import AsyncOpenAI, DefaultAioHttpClient
 
 from benchmarks.rows import Row, row
 from combee.adapters.openai.connection import Connection
@@ -47,36 +43,13 @@ Call = Callable[[], Awaitable[object]]
 
 async def measure(_bootstrap_servers: str, runs: int) -> list[Row]:
     """Return milliseconds of one core per call of 43 kB, 20 at a time; the server is another process."""
-    async with _server() as url, aiohttp.ClientSession() as bare:
-        http = DefaultAioHttpClient()
-        openai = AsyncOpenAI(base_url=url, api_key="none", max_retries=0, http_client=http)
-        default = AsyncOpenAI(base_url=url, api_key="none", max_retries=0)
+    async with _server() as url:
         ours = Connection(Server(url=url), timeout_s=60.0, max_reply_bytes=1 << 20)
-        asked: dict[str, Any] = {"messages": MESSAGES, **PARAMETERS}
-
-        async def by_aiohttp() -> object:
-            async with bare.post(
-                f"{url}/chat/completions", data=request_body(MESSAGES, PARAMETERS)
-            ) as response:
-                return json.loads(await response.read())
-
-        ways: dict[str, Call] = {
-            "bare aiohttp": by_aiohttp,
-            "create, the client's default transport": lambda: default.chat.completions.create(**asked),
-            "create, on aiohttp": lambda: openai.chat.completions.create(**asked),
-            "raw response, on aiohttp": lambda: openai.chat.completions.with_raw_response.create(**asked),
-            "post, on aiohttp": lambda: openai.post(
-                "/chat/completions", cast_to=httpx2.Response, content=request_body(MESSAGES, PARAMETERS)
-            ),
-        }
         try:
-            others = [row(f"a call by {name}", await _cost_ms(way, runs), "ms") for name, way in ways.items()]
             own = await _cost_ms(lambda: ours.ask(request_body(MESSAGES, PARAMETERS), MESSAGES), runs)
         finally:
             await ours.close()
-            await openai.close()
-            await default.close()
-    return [row("a call as services make it", own, "ms", CALL_BAR_MS), *others]
+    return [row("a call as services make it", own, "ms", CALL_BAR_MS)]
 
 
 async def _cost_ms(call: Call, runs: int) -> list[float]:

@@ -1,4 +1,4 @@
-"""How often two different lessons would be taken for one, and how fast repeats are found (see docs/design).
+"""How often two different lessons would be taken for one (see docs/design).
 
 Run as: python benchmarks/similarity.py [folder with formula_train.jsonl and playbook_appworld_offline.txt]
 The table of docs/results/similarity.md: python benchmarks/similarity.py --labelled
@@ -7,7 +7,6 @@ The table of docs/results/similarity.md: python benchmarks/similarity.py --label
 import csv
 import json
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import combinations
@@ -17,118 +16,18 @@ from random import Random
 from rapidfuzz import fuzz
 
 from combee.core.formats.render import parse_ace
-from combee.core.playbook.draft import apply_operations, finish
-from combee.core.playbook.results.clusters import clusters
-from combee.core.playbook.versions import empty
-from combee.core.text.similarity.embeddings import UNMEASURED, Thresholds, cosine_of, near_pairs, unit
+from combee.core.text.similarity.embeddings import UNMEASURED, Thresholds, cosine_of, unit
 from combee.core.text.similarity.lessons import same_lesson
 from combee.core.text.similarity.measuring import Pair, proposed, verdicts
-from combee.core.text.similarity.overlap import Overlap, said_words
-from combee.core.text.similarity.wording import of_short
+from combee.core.text.similarity.overlap import said_words
 from combee.log.evaluation.labelled_pairs import labelled_pairs
-from combee_schemas.playbook import ACE_SECTIONS, Entry
-from combee_schemas.scan import Operation, OperationKind
-from combee_sim.embeddings import vector
 from combee_sim.family.conventions import possible
 from combee_sim.family.family import lessons
 from combee_sim.family.insights import insight
 from combee_sim.family.quantities import QUANTITIES
-from combee_sim.family.wordings import all_wordings
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 RATIOS = (88, 92, 96)
-BOUNDS = (0.15, 0.2, 0.25, 0.3)
-PARAPHRASES = (
-    (
-        "shr-00005",
-        (
-            "The agent guessed an API's parameters; it must read the documentation with show_api_doc before "
-            "the first call."
-        ),
-    ),
-    (
-        "shr-00006",
-        "Do one small step at a time and check that it worked before you change anything for good.",
-    ),
-    (
-        "shr-00021",
-        "Compute dates such as yesterday from the current datetime rather than writing them into the code.",
-    ),
-    (
-        "shr-00068",
-        (
-            "For 'this year' check that every month is in the data before summing up; do not report totals "
-            "of missing periods."
-        ),
-    ),
-    (
-        "shr-00067",
-        (
-            "Look through all files in a directory whatever their format, PDF and TXT, since PDFs may need "
-            "another parser."
-        ),
-    ),
-    (
-        "cms-00098",
-        "Do not call show_song for each song to learn its duration: the library APIs have it already.",
-    ),
-    (
-        "shr-00206",
-        (
-            "When following artists from playlists, show_playlist_library gives the song ids already, so "
-            "show_playlist is not needed."
-        ),
-    ),
-    (
-        "cms-00115",
-        (
-            "Recommendations already hold genre and release date; check show_recommendations' response "
-            "before asking show_song for each."
-        ),
-    ),
-    (
-        "api-00123",
-        (
-            "To reverse a Venmo payment find the approved request with show_sent_payment_requests and pay "
-            "the amount back with create_transaction."
-        ),
-    ),
-    (
-        "shr-00124",
-        "If the last payment is meant, sort transactions by created_at descending and take the first.",
-    ),
-    (
-        "vc-00249",
-        "After compressing folders make sure the zip files are there and the original directories are gone.",
-    ),
-    (
-        "vc-00104",
-        "Whether an album is fully downloaded must be checked per album with show_song_privates.",
-    ),
-    (
-        "code-00012",
-        (
-            "To find the least played song log in, page through the library and take the minimum play_count "
-            "from show_song."
-        ),
-    ),
-    (
-        "vc-00284",
-        (
-            "After approving payment requests check with show_received_payment_requests that none of these "
-            "people's are pending."
-        ),
-    ),
-    (
-        "vc-00042",
-        "Oldest song: gather unique ids from songs, albums and playlists with pagination and compare release dates.",
-    ),
-    (
-        "shr-00180",
-        "Rate songs that are liked and in an album: fetch both lists completely, intersect, then review.",
-    ),
-)
-"""What other agents might find: the entry of the AppWorld playbook that says it already, and their words."""
 
 
 def main() -> int:
@@ -143,14 +42,6 @@ def main() -> int:
         by_ratio = [sum(_alike(limit)(*pair) for pair in pairs) for limit in RATIOS]
         cells = [name, len(pairs), sum(same_lesson(*pair) for pair in pairs), *by_ratio]
         print(f"| {' | '.join(map(str, cells))} |")
-    print()
-    _claims(folder)
-    print()
-    _clusters(folder)
-    print()
-    _wordings()
-    print()
-    _speed()
     return 0
 
 
@@ -170,71 +61,6 @@ def corpora(folder: Path) -> Sequence[tuple[str, Sequence[str]]]:
         contents = [entry.content for entry in parse_ace(appworld.read_text("utf-8"))[1]]
         texts.append((f"{len(contents)} entries that a real model learned on AppWorld", contents))
     return texts
-
-
-def _claims(folder: Path) -> None:
-    """Print how many right and how many wrong claims that an entry says something already would pass."""
-    print("| claims | right | wrong | " + " | ".join(f"≥ {bound}" for bound in BOUNDS) + " |")
-    print("|---|---|---|" + "---|" * len(BOUNDS))
-    for name, texts in corpora(folder):
-        entries = [
-            Entry(id=str(n), section=ACE_SECTIONS[0], content=content) for n, content in enumerate(texts)
-        ]
-        said = [(content, str(n)) for n, content in enumerate(texts)]
-        if "AppWorld" in name:
-            found = parse_ace((folder / "playbook_appworld_offline.txt").read_text("utf-8"))[1]
-            entries = list(found)
-            said = [(words, entry_id) for entry_id, words in PARAPHRASES]
-        overlap = Overlap(entries)
-        right = [overlap.contained(text, entry_id) for text, entry_id in said]
-        wrong = [
-            overlap.contained(text, entry.id)
-            for text, entry_id in said
-            for entry in entries
-            if entry.id != entry_id
-        ]
-        cells = [
-            f"{sum(share >= bound for share in right)}, {sum(share >= bound for share in wrong) / len(wrong):.1%}"
-            for bound in BOUNDS
-        ]
-        print(f"| {' | '.join(map(str, [name, len(right), len(wrong), *cells]))} |")
-
-
-def _clusters(folder: Path) -> None:
-    """Print how many clusters of entries that are alike a consolidation would ask about."""
-    print("| texts | clusters | entries in them | largest |")
-    print("|---|---|---|---|")
-    for name, texts in corpora(folder):
-        entries = [
-            Entry(id=str(n), section=ACE_SECTIONS[0], content=content) for n, content in enumerate(texts)
-        ]
-        sizes = [len(cluster.entry_ids) for cluster in clusters(entries, 10**9)]
-        print(f"| {name} | {len(sizes)} | {sum(sizes)} | {max(sizes, default=0)} |")
-
-
-def _wordings() -> None:
-    """Print how many entries a lesson has left when clusters found so are merged; the embeddings are simulated."""
-    print(
-        "| lessons, six wordings each | entries | left, by words alone | left, with embeddings (simulated) |"
-    )
-    print("|---|---|---|---|")
-    told = [(n, text) for n, lesson in enumerate(lessons()) for text in all_wordings(lesson)]
-    lesson_of = {f"e-{at:05d}": n for at, (n, _) in enumerate(told)}
-    entries = [
-        Entry(id=entry_id, section=ACE_SECTIONS[0], content=text)
-        for entry_id, (_, text) in zip(lesson_of, told, strict=True)
-    ]
-    near = near_pairs({entry.id: vector(entry.content) for entry in entries}, 0.85)
-    left = []
-    for pairs in ({}, near):
-        asked = clusters(entries, 10**9, pairs)
-        # A right answer merges what is one lesson in a cluster, and nothing else.
-        merged = sum(
-            len(cluster.entry_ids) - len({lesson_of[entry_id] for entry_id in cluster.entry_ids})
-            for cluster in asked
-        )
-        left.append(f"{len(entries) - merged} ({(len(entries) - merged) / len(lessons()):.2f} per lesson)")
-    print(f"| {len(lessons())} | {len(entries)} | {left[0]} | {left[1]} |")
 
 
 def _alike(limit: int) -> Callable[[str, str], bool]:
@@ -312,27 +138,6 @@ def _labelled() -> int:
 
 def _shares(label: str, pairs: int, *counts: int) -> list[str]:
     return [label, str(pairs), *(f"{count / pairs:.1%}" for count in counts)]
-
-
-def _speed() -> None:
-    family = [c.sentence() for q in QUANTITIES for c in possible(q.name, (q.first, q.second), 2)][:1_600]
-    said = [*family[:400], *family]
-    operations = [
-        Operation(kind=OperationKind.ADD, section=ACE_SECTIONS[1], content=content, evidence=(f"r-{n}",))
-        for n, content in enumerate(said)
-    ]
-    draft = apply_operations(empty("p"), operations[:400], ())
-    base = empty("p").model_copy(update={"entries": tuple(draft.entries.values()), "next_id": draft.next_id})
-    for batch_operations in (operations[400:450], operations):
-        of_short.cache_clear()
-        for what in ("first", "again"):
-            began = time.perf_counter()
-            after = apply_operations(base, batch_operations, ())
-            finish(base, after, 10**9)
-            took_ms = (time.perf_counter() - began) * 1_000
-            print(
-                f"{len(batch_operations)} operations on {len(base.entries)} entries, {what}: {took_ms:.0f} ms"
-            )
 
 
 if __name__ == "__main__":

@@ -85,9 +85,9 @@ def write_table(path: Path, rows: Iterable[Row]) -> None:
         writer.writerows(rows)
 
 
-def read_table(path: Path = TABLES / TABLE) -> list[Row]:
+def read_table() -> list[Row]:
     """Return what was written."""
-    with path.open(newline="", encoding="utf-8") as file:
+    with (TABLES / TABLE).open(newline="", encoding="utf-8") as file:
         return [Row(**row) for row in csv.DictReader(file)]
 
 

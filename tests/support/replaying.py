@@ -6,11 +6,11 @@ from support.ledger import NAME
 
 
 async def relearned(
-    first: Deployment, *, recorded: bool = True, timeout_s: float = 5, **batch: object
+    first: Deployment, *, recorded: bool = True, **batch: object
 ) -> tuple[Deployment, Replayed]:
     """Return a second deployment that has learned the first one's log, and what came of it."""
     second = Deployment(**{"batch_size": 11, **batch})  # type: ignore[arg-type]
-    replay = Replay(first.log, NAME, recorded=recorded, timeout_s=timeout_s)
+    replay = Replay(first.log, NAME, recorded=recorded, timeout_s=5)
     await replay.read()
     roles = ["publish", "shuffle"] if recorded else ["publish", "scan", "shuffle"]
     async with second.running(roles):

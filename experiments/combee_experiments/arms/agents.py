@@ -9,7 +9,7 @@ from combee.core.methods import ace
 from combee.core.names import identity
 from combee.core.playbook.shown import shown, shown_to
 from combee.core.text.shortening import task_excerpt
-from combee.core.text.similarity.relevance import best_entries, entries_to_judge
+from combee.core.text.similarity.relevance import entries_to_judge
 from combee.process.settings.batch import BatchSettings
 from combee_experiments.arms.services import Services
 from combee_experiments.arms.tails import Tail
@@ -28,23 +28,14 @@ async def reflect_all(
     samples: Sequence[Sample],
     *,
     agents: LanguageModel | None = None,
-    agent_tokens: int | None = None,
 ) -> tuple[Reflection, ...]:
     """Let agents answer samples with a frozen playbook, all at once, and reflect on each run.
 
-    ``agents``: who answers; None: the reflector's model. ``agent_tokens``: of a larger playbook an agent reads the
-    entries nearest to its question. A run nothing can be learned from has no reflection.
+    ``agents``: who answers; None: the reflector's model. A run nothing can be learned from has no reflection.
     """
     answering = agents or model
-    made = await asyncio.gather(
-        *(reflect(model, _given(playbook, sample, agent_tokens), sample, answering) for sample in samples)
-    )
+    made = await asyncio.gather(*(reflect(model, playbook, sample, answering) for sample in samples))
     return tuple(one for one in made if one is not None)
-
-
-def _given(playbook: Playbook, sample: Sample, budget_tokens: int | None) -> Playbook:
-    entries = best_entries(playbook.entries, query=sample.question, budget_tokens=budget_tokens)
-    return playbook.model_copy(update={"entries": entries})
 
 
 async def reflect(

@@ -9,7 +9,7 @@ from random import Random
 
 from combee.adapters.ports import Outgoing
 from combee.core.names.sources import KnownSources, secret_proof, supporters, with_secret
-from combee_experiments.attacks.gullible import REQUEST, for_agents, for_curators, for_reflectors, rewording
+from combee_experiments.attacks.gullible import for_agents, for_curators, for_reflectors, rewording
 from combee_experiments.data.samples import PLAYBOOK
 from combee_schemas import topics
 from combee_schemas.base import Source
@@ -165,7 +165,7 @@ def _to_reflectors(now: Round) -> Iterator[Outgoing]:
 
 def _requests_to_curators(now: Round) -> Iterator[Outgoing]:
     removed = now.true_entries(1)
-    return now.teach([for_curators(lesson, removed, REQUEST) for lesson in now.rng.sample(FALSE, FEW)])
+    return now.teach([for_curators(lesson, removed) for lesson in now.rng.sample(FALSE, FEW)])
 
 
 def _to_agents(now: Round) -> Iterator[Outgoing]:
@@ -219,7 +219,7 @@ def riding(lesson: str) -> str:
 def _riding(now: Round) -> Iterator[Outgoing]:
     """One attacker alone, whose addition to each lesson is to count as said by all who state that lesson."""
     if now.is_first:
-        request = " ".join(for_curators(riding(lesson), (), REQUEST) for lesson in LESSONS)
+        request = " ".join(for_curators(riding(lesson), ()) for lesson in LESSONS)
         yield from now.teach([request] * FEW)
 
 
@@ -243,7 +243,7 @@ def _removal(now: Round) -> Iterator[Outgoing]:
     """Tag the entries behind which the least stands, and ask for their removal, each time."""
     weakest = now.weakest(FEW)
     tags = tuple(BulletTag(id=each, tag="harmful") for each in weakest)
-    return now.teach([for_curators(now.invention(0), weakest, REQUEST)] * FEW, bullet_tags=tags)
+    return now.teach([for_curators(now.invention(0), weakest)] * FEW, bullet_tags=tags)
 
 
 def _eviction(now: Round) -> Iterator[Outgoing]:

@@ -74,7 +74,7 @@ async def _sync(
 async def _missing(client: AsyncClient, name: str, label: str, gateway: str | None, timeout_s: float) -> str:
     if await client.ready(0):
         labelled = f" with the label {label}" if label else ""
-    return f"there is no version of {name}{labelled} ('combee playbook list' shows what there is)"
+        return f"there is no version of {name}{labelled} ('combee playbook list' shows what there is)"
     where = gateway or "Kafka"
     return f"{where} has not sent {name} within {timeout_s:g} s (are the address and the key right?)"
 

@@ -40,12 +40,12 @@ def kills(*roles: str, times: int = 2) -> Fault:
     return fault
 
 
-def roll(times: int = 1) -> Fault:
+def roll() -> Fault:
     """SIGTERM one service after the other, as an upgrade does."""
 
     async def fault(run: Run) -> None:
-        moments = run.moments(times * len(ROLES))
-        for role, moment in zip(ROLES * times, moments, strict=True):
+        moments = run.moments(len(ROLES))
+        for role, moment in zip(ROLES, moments, strict=True):
             await run.reach(moment)
             await end_processes(run, run.cluster.names(role), signal.SIGTERM)
 
@@ -88,11 +88,11 @@ def partition(proxy: Proxy, role: str, seconds: float, *, how: How) -> Fault:
     return fault
 
 
-def rebalances(times: int = 4) -> Fault:
+def rebalances() -> Fault:
     """Second replicas leave and come back in quick succession, third ones join."""
 
     async def fault(run: Run) -> None:
-        for number, moment in enumerate(run.moments(times, high=0.6)):
+        for number, moment in enumerate(run.moments(4, high=0.6)):
             await run.reach(moment)
             role = run.rng.choice(ROLES)
             run.note_fault(*ROLES)
@@ -128,22 +128,21 @@ def model_down(seconds: float) -> Fault:
     return fault
 
 
-def broker_killed(kafka: FragileKafka, times: int = 1) -> Fault:
+def broker_killed(kafka: FragileKafka) -> Fault:
     """kill -9 of the only broker, which comes back on its data."""
 
     async def fault(run: Run) -> None:
-        for moment in run.moments(times, high=0.5):
-            await run.reach(moment)
-            await restart_broker(run, kafka)
+        await run.reach(run.moments(1, high=0.5)[0])
+        await restart_broker(run, kafka)
 
     return fault
 
 
-def random_kills(kafka: FragileKafka, times: int = 6) -> Fault:
+def random_kills(kafka: FragileKafka) -> Fault:
     """kill -9 of the only broker or of a service, drawn anew each time; the first victim is the broker."""
 
     async def fault(run: Run) -> None:
-        for number, moment in enumerate(run.moments(times)):
+        for number, moment in enumerate(run.moments(6)):
             await run.reach(moment)
             if number == 0 or run.rng.random() < 1 / 3:
                 kafka.kill()

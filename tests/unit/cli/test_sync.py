@@ -95,6 +95,13 @@ def test_a_playbook_that_is_not_there_fails_with_what_helps(tmp_path: Path) -> N
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_deployment_that_does_not_answer_is_named(tmp_path: Path) -> None:
+    nobody = "http://127.0.0.1:9"
+    result = run("--to", str(tmp_path / "AGENTS.md"), "--gateway", nobody, "--timeout", "0.2")
+    assert result.exit_code == 1
+    assert f"{nobody} has not sent support/refunds within 0.2 s" in " ".join(result.stderr.split())
+
+
 @pytest.mark.usefixtures("memory")
 def test_a_folder_and_a_wrong_address_are_refused(tmp_path: Path) -> None:
     assert run("--to", "x.md", "--gateway", "127.0.0.1:8750").exit_code == 2
