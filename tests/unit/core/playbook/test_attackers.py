@@ -60,6 +60,7 @@ class Teaching:
         harmful: Sequence[str] = (),
         helpful: Sequence[str] = (),
         advice: str = "",
+        error: str = "",
     ) -> None:
         """Let each of these sources, one letter each, say a lesson; ``harmful``, ``helpful``: what it tags."""
         tags = (
@@ -74,6 +75,7 @@ class Teaching:
                     playbook="p",
                     key_insight=lesson,
                     correct_approach=advice,
+                    error_identification=error,
                     bullet_tags=tags,
                     source=Source(name=source, proven="" if source == UNKNOWN else "secret"),
                     shown=Shown(version=self.playbook.version) if tags else None,
@@ -169,6 +171,18 @@ def test_who_says_a_lesson_is_no_evidence_for_a_removal_that_bears_its_text(
     teaching.say(ORDER, "x")
     teaching.learn(op("REMOVE", text, teaching.id_of(VICTIM)))
     assert {VICTIM, text} <= teaching.shown()
+
+
+@both
+def test_who_says_that_an_entry_was_not_followed_is_no_evidence_for_its_removal(
+    rules: Mapping[str, Any],
+) -> None:
+    entry = "Escalate refunds above the limit of 500 EUR to a supervisor before they are paid"
+    teaching = knowing(rules, entry)
+    teaching.say(OTHER, "abcd", error=f"Did not {entry[0].lower()}{entry[1:]}")
+    teaching.say(ORDER, "x")
+    teaching.learn(op("REMOVE", "", teaching.id_of(entry)))
+    assert entry in teaching.shown()
 
 
 @both

@@ -15,7 +15,7 @@ from typing import Literal
 
 from combee.core.methods.checking import Checked, Rewrite
 from combee.core.names.sources import UNPROVEN, supporters
-from combee.core.playbook.operations import MAX_DETAIL_CHARS, texts_of, union
+from combee.core.playbook.operations import MAX_DETAIL_CHARS, union
 from combee.core.playbook.results.echo import was_shown, without_echoes
 from combee.core.playbook.results.guards import MAX_CONFLICTS, Guarded, guarded, rewrites
 from combee.core.playbook.trust import PERSON
@@ -211,7 +211,7 @@ class Coverage:
         def supports(lesson: Lesson, operation: Operation) -> bool:
             if operation.kind == OperationKind.REMOVE:
                 removed = [contents[entry_id] for entry_id in operation.entry_ids if entry_id in contents]
-                return _is_against(lesson.reflection, operation, removed)
+                return _is_against(lesson, operation, removed)
             advice = lesson.reflection.correct_approach
             return advice != lesson.text and same_lesson(operation.content, advice)
 
@@ -572,9 +572,10 @@ def claimed_by(result: NodeResult) -> frozenset[str]:
     return frozenset(reflection_id for claim in claims for reflection_id in claim.evidence)
 
 
-def _is_against(reflection: Reflection, removal: Operation, contents: Iterable[str]) -> bool:
-    harmful = {tag.id for tag in reflection.bullet_tags if tag.tag == "harmful"}
-    text = "\n".join(texts_of(reflection))
+def _is_against(lesson: Lesson, removal: Operation, contents: Iterable[str]) -> bool:
+    """Return whether a reflection found the entry harmful, or advises the contrary; its errors are no advice."""
+    harmful = {tag.id for tag in lesson.reflection.bullet_tags if tag.tag == "harmful"}
+    text = f"{lesson.text}\n{lesson.reflection.correct_approach}"
     return not harmful.isdisjoint(removal.entry_ids) or any(contradicts(text, said) for said in contents)
 
 
