@@ -32,7 +32,7 @@ _NUMBER = re.compile(r"[-+]?\d[\d.,:eE+-]*")
 _STOP_WORDS = (
     "about above after all also any are as at be been before being below between both but by can could "
     "did do does each few first for from had has have her here his how if in into is it its itself more "
-    "most must my need no not of off on once only or other our out over own same should so some such than "
+    "most must my need no not of off on once only or other our out over own s same should so some such than "
     "that their them then there these they this those through to under until up use used using very was "
     "we were what when where whether which while who whose why will with would you your a an the"
 )
