@@ -262,6 +262,28 @@ def test_a_consolidation_gives_an_entry_no_words_of_another_source_alone() -> No
 
 
 @both
+@pytest.mark.parametrize(
+    "contrary",
+    [
+        "Convert the amount from USD to EUR before you refund a customer",
+        "Convert the amount to EUR from USD before you refund a customer",
+        "Convert the amount from EUR to USD after you refund a customer",
+    ],
+)
+def test_a_consolidation_does_not_turn_the_words_of_its_entries_round(
+    rules: Mapping[str, Any], contrary: str
+) -> None:
+    """The check call is right that no condition and no negation is lost."""
+    said = {
+        "Convert the amount from EUR to USD before you refund a customer",
+        "Before you refund a customer convert the refund amount from EUR to USD",
+    }
+    teaching = knowing(rules, *said)
+    teaching.learn(op("MERGE", contrary, *(entry.id for entry in teaching.playbook.entries)))
+    assert teaching.shown() == said
+
+
+@both
 def test_a_consolidation_gives_what_one_source_adds_no_support_of_those_who_say_the_rest(
     rules: Mapping[str, Any],
 ) -> None:
