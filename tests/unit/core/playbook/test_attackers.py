@@ -15,7 +15,8 @@ from combee.core.playbook import trust, versions
 from combee.core.playbook.budget import shown_tokens
 from combee.core.playbook.operations import lesson_of, read_operations
 from combee.core.playbook.results.clusters import mostly_harmful
-from combee.core.playbook.results.coverage import Coverage, Lesson
+from combee.core.playbook.results.coverage import MAX_REWRITTEN_CHARS, Coverage, Lesson
+from combee.core.playbook.results.guards import rewrites
 from combee.core.playbook.versions import empty
 from combee.core.text.figures import _figures_of_long
 from combee.core.text.similarity import lessons
@@ -505,6 +506,28 @@ def test_a_long_advice_is_read_as_often_for_many_operations_without_sources_as_f
         teaching.learn(*(op("ADD", f"Claim {n} on all items") for n in range(operations)))
         misses.append(of_long.cache_info().misses)
     assert misses[0] == misses[1]
+
+
+def test_a_reply_that_names_every_entry_in_each_operation_makes_a_check_call_of_bounded_size() -> None:
+    """Each pair was asked about: half a megabyte of a reply made prompts of five megabytes, in each batch."""
+    words = ("card", "parcel", "voucher", "invoice", "deposit", "cheque", "coupon", "order")
+    teaching = knowing(TEAM, *(f"Never pay for a {word} without a receipt" for word in words))
+    ids = [entry.id for entry in teaching.playbook.entries]
+    merges = [op("MERGE", f"Pay {'x' * n} " + "without delay " * 20, *ids) for n in range(200)]
+    answer = read_operations({"operations": merges}, [("r-1",)])
+    said = GroupMember(offset=1, reflection=Reflection(reflection_id="r-1", playbook="p", key_insight=OTHER))
+    result = NodeResult(status="ok", operations=answer.operations)
+    coverage = Coverage(
+        base=teaching.playbook, lessons=[Lesson(member=said, text=OTHER)], result=result
+    ).witnessed()
+    question = coverage.question()
+    assert question is not None
+    asked = set(question.rewrites)
+    texts = sum(len(entry.content) for entry in teaching.playbook.entries)
+    assert 0 < sum(len(one.before) + len(one.after) for one in asked) <= MAX_REWRITTEN_CHARS + 2 * texts
+    unasked = set(rewrites(teaching.playbook, answer.operations)) - asked
+    assert unasked
+    assert unasked.isdisjoint(coverage.checked(question, Checked()).kept)
 
 
 def test_the_figures_of_each_long_lesson_are_read_once() -> None:
