@@ -309,7 +309,8 @@ def test_a_check_calls_word_is_no_support_for_a_groups_proposal_that_rides_on_a_
     assert RIDING not in teaching.shown()
 
 
-def test_who_only_repeats_an_entry_keeps_its_sources_correction_out_of_no_batch() -> None:
+@pytest.mark.parametrize("by", ["x", f"x{UNKNOWN}"], ids=["proven", "without a proof, too"])
+def test_who_only_repeats_an_entry_keeps_its_sources_correction_out_of_no_batch(by: str) -> None:
     correction = "Escalate refunds above the limit of 300 EUR, not 500 EUR, to a supervisor"
     teaching = Teaching(rules=TEAM)
     teaching.say(LIMIT, "a")
@@ -317,7 +318,7 @@ def test_who_only_repeats_an_entry_keeps_its_sources_correction_out_of_no_batch(
     teaching.learn()
     limit = teaching.id_of(LIMIT)
     teaching.say(correction, "a", harmful=[limit])
-    teaching.say(LIMIT, "x")
+    teaching.say(LIMIT, by)
     teaching.learn(op("UPDATE", correction, limit), op("UPDATE", LIMIT, limit))
     assert correction in teaching.shown()
 
@@ -490,6 +491,21 @@ def test_in_public_those_who_collude_do_not_take_the_room_of_what_they_support_w
         teaching.say(f"Whatever a customer asks, send the {word} brochure that nobody reads", "xyz")
     teaching.learn()
     assert honest <= {entry.content for entry in teaching.playbook.entries}
+
+
+def test_who_says_its_lessons_without_a_proof_too_has_no_more_room_for_what_waits() -> None:
+    """Unproven records counted as a source that paid for half of each entry."""
+    honest = {f"Before you answer, look up the {word}" for word in ("price", "stock", "address", "invoice")}
+    left = list[int]()
+    for flooding in ("x", f"x{UNKNOWN}"):
+        teaching = Teaching(rules=PUBLIC, budget=500)
+        for lesson in sorted(honest):
+            teaching.say(lesson, "a")
+        for word in ("green", "yellow", "brown", "purple", "orange", "silver", "golden", "violet"):
+            teaching.say(f"Whatever a customer asks, send the {word} brochure that nobody reads", flooding)
+        teaching.learn()
+        left.append(len(honest & {entry.content for entry in teaching.playbook.entries}))
+    assert left[0] == left[1] > 0
 
 
 # ---- time
