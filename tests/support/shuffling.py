@@ -50,10 +50,9 @@ class Shuffling:
 
 
 @asynccontextmanager
-async def shuffling(
-    log: Log, clock: ManualClock, *, provenance: Provenance | None = None, **settings: Any
-) -> AsyncIterator[Shuffling]:
+async def shuffling(log: Log, clock: ManualClock, **settings: Any) -> AsyncIterator[Shuffling]:
     """Yield a shuffler with its views current and every partition assigned; then let it die."""
+    provenance: Provenance | None = settings.pop("provenance", None)
     limits = ShuffleLimits(**{name: settings.pop(name) for name in LIMITS & settings.keys()})
     rig = Shuffling(log, clock, BatchSettings(**{"batch_size": 5, **settings}), limits, provenance)
     views = (rig.shuffler.playbooks.view, rig.shuffler.sizes)
