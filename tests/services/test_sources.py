@@ -132,6 +132,11 @@ async def test_a_trace_s_proof_goes_on_to_its_reflection_and_its_outcome() -> No
         if isinstance(outcome, Outcome)
     ]
     assert Counter(source and source.proven for source in verified) == {"secret": 1, "": 1}
+    by_reflect = [
+        provenance().is_by_reflect(record, provenance().reflection(record))
+        for record in ledger.records(deployment.log, topics.REFLECTIONS)
+    ]
+    assert sorted(by_reflect) == [False, True], "an id alone is no proof of who wrote it"
 
 
 async def test_where_rights_let_one_source_write_its_name_is_proven() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from combee.adapters.ports import Log, Record, TopicPartition
 from combee.core.batching.limits import ShuffleLimits
 from combee.process.settings.batch import BatchSettings
+from combee.process.worker.provenance import Provenance
 from combee.shuffle.shuffler import Shuffler
 from combee_schemas import topics
 from support.clock import ManualClock
@@ -19,9 +20,16 @@ INPUTS = (topics.REFLECTIONS.name, topics.COMMANDS.name)
 class Shuffling:
     """One shuffler that owns every partition; ``step`` delivers what is new and takes a turn."""
 
-    def __init__(self, log: Log, clock: ManualClock, settings: BatchSettings, limits: ShuffleLimits) -> None:
+    def __init__(
+        self,
+        log: Log,
+        clock: ManualClock,
+        settings: BatchSettings,
+        limits: ShuffleLimits,
+        provenance: Provenance | None = None,
+    ) -> None:
         self.log = log
-        self.shuffler = Shuffler(log, clock, settings, limits=limits)
+        self.shuffler = Shuffler(log, clock, settings, limits=limits, provenance=provenance)
         self._delivered: dict[TopicPartition, int] = {}
 
     async def undelivered(self, *inputs: str) -> list[Record]:
@@ -44,8 +52,9 @@ class Shuffling:
 @asynccontextmanager
 async def shuffling(log: Log, clock: ManualClock, **settings: Any) -> AsyncIterator[Shuffling]:
     """Yield a shuffler with its views current and every partition assigned; then let it die."""
+    provenance: Provenance | None = settings.pop("provenance", None)
     limits = ShuffleLimits(**{name: settings.pop(name) for name in LIMITS & settings.keys()})
-    rig = Shuffling(log, clock, BatchSettings(**{"batch_size": 5, **settings}), limits)
+    rig = Shuffling(log, clock, BatchSettings(**{"batch_size": 5, **settings}), limits, provenance)
     views = (rig.shuffler.playbooks.view, rig.shuffler.sizes)
     tasks = [asyncio.create_task(views[0].run()), asyncio.create_task(views[1].run())]
     try:

@@ -45,7 +45,6 @@ from combee.adapters.ports import (
 )
 from combee.core.batching.limits import SHUFFLE_LIMITS, ShuffleLimits
 from combee.core.batching.window import Waiting, due
-from combee.core.names.identity import is_derived
 from combee.core.names.sources import counted_name
 from combee.core.names.tenants import Tenants
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
@@ -287,8 +286,8 @@ class Shuffler:
             )
             await self._log.produce(moved)
             return
-        # Only a reflection that Combee derived shows that its model answers.
-        if reflection.usage.calls and is_derived(reflection):
+        # Only a reflection that *reflect* derived shows that its model answers.
+        if reflection.usage.calls and self._provenance.is_by_reflect(record, reflection):
             self._overdue.model_heartbeat()
         attempt, failed_on = 0, None
         if (claim := claimed_attempt(record.headers)) is not None:

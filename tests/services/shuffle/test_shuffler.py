@@ -21,8 +21,10 @@ from combee.adapters.ports import (
 )
 from combee.core.batching.window import Window
 from combee.core.batching.window import due as window_due
+from combee.core.names.sources import KnownSources, with_secret
 from combee.core.playbook.versions import empty
 from combee.log.inspection.audit import audit
+from combee.process.worker.provenance import Provenance
 from combee.shuffle import shuffler
 from combee.shuffle.partition import LETTER_BYTES, LETTERS_AT_ONCE
 from combee.shuffle.shuffler import Shuffler
@@ -694,12 +696,21 @@ def by_itself(number: int, playbook: str) -> Reflection:
     return reflection(number, playbook, trace_id=f"t-{number}", usage={"calls": 1})
 
 
-@pytest.mark.parametrize("sign", [reflection, by_itself])
+VOUCHING = Provenance(KnownSources(services=with_secret(b"services")), services_secret=b"services")
+
+
+@pytest.mark.parametrize(
+    ("sign", "provenance"), [(reflection, None), (by_itself, None), (ledger.answered, VOUCHING)]
+)
 async def test_a_batch_is_not_given_up_while_the_model_answers_nobody(
-    log: MemoryLog, clock: ManualClock, sign: Callable[[int, str], Reflection]
+    log: MemoryLog,
+    clock: ManualClock,
+    sign: Callable[[int, str], Reflection],
+    provenance: Provenance | None,
 ) -> None:
+    """Where *reflect* vouches, who takes an id of *reflect* does not say that the model answers."""
     settings = {"batch_timeout_s": 300, "retries": 1, "batch_size": 1000, "max_wait_s": 1e9}
-    async with shuffling(log, clock, **settings) as rig:
+    async with shuffling(log, clock, provenance=provenance, **settings) as rig:
         await publish(log, *(reflection(n) for n in range(5)), flush(4))
         await rig.step()
         await wait_out(log, clock, rig, 3600, sign)

@@ -6,7 +6,7 @@ from fractions import Fraction
 from itertools import chain
 from types import MappingProxyType
 
-from combee.core.names.sources import UNPROVEN, counting, supporters
+from combee.core.names.sources import counting, supporters
 from combee_schemas.model import CHARS_PER_TOKEN
 from combee_schemas.playbook import ACE_SECTIONS, MAX_BUDGET_TOKENS, Entry, Playbook
 
@@ -246,7 +246,7 @@ def _crowded_out(
 
     An entry takes room from each of its sources in equal parts, and the one that has least of it decides: who fills
     the room cannot let an entry of others pay by supporting it, too. Of equals goes the entry that the fewest sources
-    support, then the least useful. Entries without a source are those of one.
+    support, then the least useful. Entries without a source are those of one, which pays for no proven one.
     """
     excess = sum(sizes.values()) - budget_tokens
     if excess <= 0:
@@ -254,7 +254,7 @@ def _crowded_out(
     parts = {
         entry.id: dict.fromkeys(sources, Fraction(sizes[entry.id], len(sources)))
         for entry in entries
-        for sources in (entry.sources or (UNPROVEN,),)
+        for sources in (supporters(entry),)
     }
     room: dict[str, Fraction] = defaultdict(Fraction)
     for source, tokens in chain.from_iterable(map(dict.items, parts.values())):

@@ -11,7 +11,7 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Any, Literal
 
-from combee.core.names.sources import UNPROVEN
+from combee.core.names.sources import UNPROVEN, counting
 from combee.core.playbook.budget import ENTRIES_BYTES, UNBOUNDED, Parts, entry_tokens, evictions, stored_bytes
 from combee.core.playbook.operations import MAX_DETAIL_CHARS, TARGETS, union
 from combee.core.playbook.sections import number_of, same_section, section_order, slug
@@ -499,8 +499,8 @@ def contest(
     The operation with most sources wins: one source's last word does not undo what several agree on. Then one that
     changes its entry, so that who only repeats an entry keeps no correction out (``repeats``: the places of those
     operations), then the one with the newest evidence. ``offsets`` are those of the reflections, and ``names`` those
-    of their sources; reflections without a name count as one source, ``unsure`` ones not for words. Between equals
-    the later operation wins. Operations without evidence are people's, and all apply.
+    of their sources; reflections without a name count as one source, but not next to named ones, and ``unsure`` ones
+    not for words. Between equals the later operation wins. Operations without evidence are people's, and all apply.
     """
     kept = dict(enumerate(operations))
     losers: list[Loser] = []
@@ -509,7 +509,7 @@ def contest(
     def weight(n: int) -> tuple[int, bool, int, int]:
         operation = operations[n]
         evidence = [one for one in operation.evidence if operation.kind not in REWORDING or one not in unsure]
-        sources = {names.get(reflection_id, UNPROVEN) for reflection_id in evidence}
+        sources = counting({names.get(reflection_id, UNPROVEN) for reflection_id in evidence})
         newest = max((offsets.get(reflection_id, -1) for reflection_id in evidence), default=-1)
         return len(sources), n not in repeats, newest, n
 

@@ -1,7 +1,7 @@
 """The dead-letter limiter pauses the playbooks that cause a flood, and stops a service whose model is at fault."""
 
 import asyncio
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
 import structlog
@@ -14,11 +14,9 @@ logger = structlog.get_logger()
 CONTROLS = 3
 """Number of control questions that a worker asks the model before it stops."""
 WINDOW_S = 60.0
-"""Seconds over which dead letters are counted, and length of a first pause."""
-LONGEST_S = 3600.0
-"""Maximum length of a pause, and seconds after its last pause until a playbook is forgotten.
+"""Seconds over which dead letters are counted, and length of a pause.
 
-Each further pause of a playbook without a success since is twice as long as the one before."""
+Longer pauses would let a source whose records fail hold back those of others for days."""
 REMEMBERED = 20_000
 UNLIMITED = 2**62
 MAX_PAUSED = 10_000
@@ -50,7 +48,6 @@ class DeadLetterLimiter:
         self._events: deque[tuple[float, str, Tally]] = deque(maxlen=REMEMBERED)
         self._until: dict[str, float] = {}
         """By playbook, the end of its last pause."""
-        self._pauses: Counter[str] = Counter()
         self._unreported: list[tuple[str, float]] = []
         self._asking = asyncio.Lock()
         self._trusted_until = float("-inf")
@@ -74,7 +71,6 @@ class DeadLetterLimiter:
 
     def passed(self, playbook: str, count: int = 1) -> None:
         """Count a record that was worked on successfully; ``count``: its reflections."""
-        self._pauses.pop(playbook, None)
         self._events.append((self._clock.monotonic(), playbook, Tally(good=count)))
 
     def unusable(self) -> None:
@@ -149,16 +145,12 @@ class DeadLetterLimiter:
 
     def _pause_one(self, playbook: str) -> None:
         now = self._clock.monotonic()
-        self._until = {name: until for name, until in self._until.items() if until + LONGEST_S > now}
-        self._pauses = Counter({name: self._pauses[name] for name in self._until})
-        seconds = min(LONGEST_S, WINDOW_S * 2 ** min(self._pauses[playbook], 10))
-        if playbook != UNUSABLE:  # no model calls to save: a longer pause would gain nothing
-            self._pauses[playbook] += 1
-        self._until[playbook] = now + seconds
+        self._until = {name: until for name, until in self._until.items() if until > now}
+        self._until[playbook] = now + WINDOW_S
         kept = [event for event in self._events if event[1] != playbook]
         self._events = deque(kept, maxlen=REMEMBERED)
-        self._unreported.append((playbook, seconds))
-        logger.error("paused", service=self._service, playbook=named(playbook), seconds=seconds)
+        self._unreported.append((playbook, WINDOW_S))
+        logger.error("paused", service=self._service, playbook=named(playbook), seconds=WINDOW_S)
 
 
 class PausedRecords:

@@ -196,19 +196,14 @@ async def test_a_paused_playbook_waits_and_resumes_by_itself_after_the_window() 
     assert limiter.paused() == {}
 
 
-async def test_each_further_pause_is_longer_until_something_comes_of_the_playbook() -> None:
+async def test_each_further_pause_lasts_a_minute_though_nothing_comes_of_the_playbook() -> None:
+    """A thousand traces of one source that failed held back the playbook's others for 29 hours."""
     clock = ManualClock()
     limiter = await flooded(clock)
-    lengths = []
     for _ in range(8):
         clock.advance(limiter.paused()["a"])
         await flood(limiter, "a")
-        lengths.append(limiter.paused()["a"])
-    assert lengths == pytest.approx([120, 240, 480, 960, 1920, 3600, 3600, 3600])
-    clock.advance(3600)
-    limiter.passed("a")
-    await flood(limiter, "a")
-    assert limiter.paused() == {"a": 60.0}
+        assert limiter.paused() == {"a": 60.0}
 
 
 def test_records_of_no_use_by_themselves_wait_a_minute_at_most_and_never_stop_a_service() -> None:
@@ -223,17 +218,6 @@ def test_records_of_no_use_by_themselves_wait_a_minute_at_most_and_never_stop_a_
         assert limiter.paused() == {UNUSABLE: 60.0}
         limiter.check("a")
         clock.advance(60)
-
-
-async def test_a_playbook_is_forgotten_an_hour_after_its_last_pause() -> None:
-    clock = ManualClock()
-    limiter = await flooded(clock)
-    clock.advance(60)
-    await flood(limiter, "a")
-    assert limiter.paused() == {"a": 120.0}
-    clock.advance(120 + 3600)
-    await flood(limiter, "a")
-    assert limiter.paused() == {"a": 60.0}
 
 
 async def test_what_is_older_than_the_window_does_not_count() -> None:

@@ -15,7 +15,8 @@ from combee.core.playbook import trust, versions
 from combee.core.playbook.budget import shown_tokens
 from combee.core.playbook.operations import lesson_of, read_operations
 from combee.core.playbook.results.clusters import mostly_harmful
-from combee.core.playbook.results.coverage import Coverage, Lesson
+from combee.core.playbook.results.coverage import MAX_REWRITTEN_CHARS, Coverage, Lesson
+from combee.core.playbook.results.guards import rewrites
 from combee.core.playbook.versions import empty
 from combee.core.text.figures import _figures_of_long
 from combee.core.text.similarity import lessons
@@ -60,6 +61,7 @@ class Teaching:
         harmful: Sequence[str] = (),
         helpful: Sequence[str] = (),
         advice: str = "",
+        error: str = "",
     ) -> None:
         """Let each of these sources, one letter each, say a lesson; ``harmful``, ``helpful``: what it tags."""
         tags = (
@@ -74,6 +76,7 @@ class Teaching:
                     playbook="p",
                     key_insight=lesson,
                     correct_approach=advice,
+                    error_identification=error,
                     bullet_tags=tags,
                     source=Source(name=source, proven="" if source == UNKNOWN else "secret"),
                     shown=Shown(version=self.playbook.version) if tags else None,
@@ -172,6 +175,18 @@ def test_who_says_a_lesson_is_no_evidence_for_a_removal_that_bears_its_text(
 
 
 @both
+def test_who_says_that_an_entry_was_not_followed_is_no_evidence_for_its_removal(
+    rules: Mapping[str, Any],
+) -> None:
+    entry = "Escalate refunds above the limit of 500 EUR to a supervisor before they are paid"
+    teaching = knowing(rules, entry)
+    teaching.say(OTHER, "abcd", error=f"Did not {entry[0].lower()}{entry[1:]}")
+    teaching.say(ORDER, "x")
+    teaching.learn(op("REMOVE", "", teaching.id_of(entry)))
+    assert entry in teaching.shown()
+
+
+@both
 @pytest.mark.parametrize("before", [True, False])
 def test_words_that_say_nothing_take_no_room_in_the_name_of_who_says_the_lesson(
     rules: Mapping[str, Any], *, before: bool
@@ -248,6 +263,28 @@ def test_a_consolidation_gives_an_entry_no_words_of_another_source_alone() -> No
 
 
 @both
+@pytest.mark.parametrize(
+    "contrary",
+    [
+        "Convert the amount from USD to EUR before you refund a customer",
+        "Convert the amount to EUR from USD before you refund a customer",
+        "Convert the amount from EUR to USD after you refund a customer",
+    ],
+)
+def test_a_consolidation_does_not_turn_the_words_of_its_entries_round(
+    rules: Mapping[str, Any], contrary: str
+) -> None:
+    """The check call is right that no condition and no negation is lost."""
+    said = {
+        "Convert the amount from EUR to USD before you refund a customer",
+        "Before you refund a customer convert the refund amount from EUR to USD",
+    }
+    teaching = knowing(rules, *said)
+    teaching.learn(op("MERGE", contrary, *(entry.id for entry in teaching.playbook.entries)))
+    assert teaching.shown() == said
+
+
+@both
 def test_a_consolidation_gives_what_one_source_adds_no_support_of_those_who_say_the_rest(
     rules: Mapping[str, Any],
 ) -> None:
@@ -272,7 +309,8 @@ def test_a_check_calls_word_is_no_support_for_a_groups_proposal_that_rides_on_a_
     assert RIDING not in teaching.shown()
 
 
-def test_who_only_repeats_an_entry_keeps_its_sources_correction_out_of_no_batch() -> None:
+@pytest.mark.parametrize("by", ["x", f"x{UNKNOWN}"], ids=["proven", "without a proof, too"])
+def test_who_only_repeats_an_entry_keeps_its_sources_correction_out_of_no_batch(by: str) -> None:
     correction = "Escalate refunds above the limit of 300 EUR, not 500 EUR, to a supervisor"
     teaching = Teaching(rules=TEAM)
     teaching.say(LIMIT, "a")
@@ -280,7 +318,7 @@ def test_who_only_repeats_an_entry_keeps_its_sources_correction_out_of_no_batch(
     teaching.learn()
     limit = teaching.id_of(LIMIT)
     teaching.say(correction, "a", harmful=[limit])
-    teaching.say(LIMIT, "x")
+    teaching.say(LIMIT, by)
     teaching.learn(op("UPDATE", correction, limit), op("UPDATE", LIMIT, limit))
     assert correction in teaching.shown()
 
@@ -455,6 +493,21 @@ def test_in_public_those_who_collude_do_not_take_the_room_of_what_they_support_w
     assert honest <= {entry.content for entry in teaching.playbook.entries}
 
 
+def test_who_says_its_lessons_without_a_proof_too_has_no_more_room_for_what_waits() -> None:
+    """Unproven records counted as a source that paid for half of each entry."""
+    honest = {f"Before you answer, look up the {word}" for word in ("price", "stock", "address", "invoice")}
+    left = list[int]()
+    for flooding in ("x", f"x{UNKNOWN}"):
+        teaching = Teaching(rules=PUBLIC, budget=500)
+        for lesson in sorted(honest):
+            teaching.say(lesson, "a")
+        for word in ("green", "yellow", "brown", "purple", "orange", "silver", "golden", "violet"):
+            teaching.say(f"Whatever a customer asks, send the {word} brochure that nobody reads", flooding)
+        teaching.learn()
+        left.append(len(honest & {entry.content for entry in teaching.playbook.entries}))
+    assert left[0] == left[1] > 0
+
+
 # ---- time
 
 
@@ -469,6 +522,28 @@ def test_a_long_advice_is_read_as_often_for_many_operations_without_sources_as_f
         teaching.learn(*(op("ADD", f"Claim {n} on all items") for n in range(operations)))
         misses.append(of_long.cache_info().misses)
     assert misses[0] == misses[1]
+
+
+def test_a_reply_that_names_every_entry_in_each_operation_makes_a_check_call_of_bounded_size() -> None:
+    """Each pair was asked about: half a megabyte of a reply made prompts of five megabytes, in each batch."""
+    words = ("card", "parcel", "voucher", "invoice", "deposit", "cheque", "coupon", "order")
+    teaching = knowing(TEAM, *(f"Never pay for a {word} without a receipt" for word in words))
+    ids = [entry.id for entry in teaching.playbook.entries]
+    merges = [op("MERGE", f"Pay {'x' * n} " + "without delay " * 20, *ids) for n in range(200)]
+    answer = read_operations({"operations": merges}, [("r-1",)])
+    said = GroupMember(offset=1, reflection=Reflection(reflection_id="r-1", playbook="p", key_insight=OTHER))
+    result = NodeResult(status="ok", operations=answer.operations)
+    coverage = Coverage(
+        base=teaching.playbook, lessons=[Lesson(member=said, text=OTHER)], result=result
+    ).witnessed()
+    question = coverage.question()
+    assert question is not None
+    asked = set(question.rewrites)
+    texts = sum(len(entry.content) for entry in teaching.playbook.entries)
+    assert 0 < sum(len(one.before) + len(one.after) for one in asked) <= MAX_REWRITTEN_CHARS + 2 * texts
+    unasked = set(rewrites(teaching.playbook, answer.operations)) - asked
+    assert unasked
+    assert unasked.isdisjoint(coverage.checked(question, Checked()).kept)
 
 
 def test_the_figures_of_each_long_lesson_are_read_once() -> None:

@@ -10,12 +10,12 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import islice
+from itertools import accumulate, islice
 from typing import Literal
 
 from combee.core.methods.checking import Checked, Rewrite
 from combee.core.names.sources import UNPROVEN, supporters
-from combee.core.playbook.operations import MAX_DETAIL_CHARS, texts_of, union
+from combee.core.playbook.operations import MAX_DETAIL_CHARS, union
 from combee.core.playbook.results.echo import was_shown, without_echoes
 from combee.core.playbook.results.guards import MAX_CONFLICTS, Guarded, guarded, rewrites
 from combee.core.playbook.trust import PERSON
@@ -45,6 +45,9 @@ VAGUE_WORDS = 4
 """Minimum words, grammar aside, of a lesson that is more than a general remark."""
 CONTRADICTS = "more say it than what contradicts it"
 UNCHECKED = "a condition or a negation: no check answered"
+MAX_REWRITTEN_CHARS = 250_000
+"""Maximum characters of the rewrites that a check call is asked about, in addition to the entries' own twice: one
+reply can name every entry in each of its operations."""
 MAX_DROPPED = 1 / 3
 """Maximum share of a batch's lessons that a model may drop as vague."""
 
@@ -211,7 +214,7 @@ class Coverage:
         def supports(lesson: Lesson, operation: Operation) -> bool:
             if operation.kind == OperationKind.REMOVE:
                 removed = [contents[entry_id] for entry_id in operation.entry_ids if entry_id in contents]
-                return _is_against(lesson.reflection, operation, removed)
+                return _is_against(lesson, operation, removed)
             advice = lesson.reflection.correct_approach
             return advice != lesson.text and same_lesson(operation.content, advice)
 
@@ -318,10 +321,16 @@ class Coverage:
             # An answer with a statement that lacks a figure of the lesson would not count.
             and not all(lacking(statement.text, text) for text in by_figures.values())
         )
-        doubtful = rewrites(self.base, (*self.operations, *self.result.aside))
+        doubtful = self._to_check(rewrites(self.base, (*self.operations, *self.result.aside)))
         if not (left and asked):
             left, asked = (), ()
         return Question(lessons=left, statements=asked, rewrites=doubtful) if left or doubtful else None
+
+    def _to_check(self, doubtful: Sequence[Rewrite]) -> tuple[Rewrite, ...]:
+        """Return the first rewrites that there is room to ask about; none of the others is applied."""
+        room = MAX_REWRITTEN_CHARS + 2 * sum(len(entry.content) for entry in self.base.entries)
+        sizes = accumulate(len(one.before) + len(one.after) for one in doubtful)
+        return tuple(one for one, size in zip(doubtful, sizes, strict=True) if size <= room)
 
     def asked(self, question: Question) -> tuple[list[str], list[str]]:
         """Return the texts that a question is about: lessons and statements."""
@@ -572,9 +581,10 @@ def claimed_by(result: NodeResult) -> frozenset[str]:
     return frozenset(reflection_id for claim in claims for reflection_id in claim.evidence)
 
 
-def _is_against(reflection: Reflection, removal: Operation, contents: Iterable[str]) -> bool:
-    harmful = {tag.id for tag in reflection.bullet_tags if tag.tag == "harmful"}
-    text = "\n".join(texts_of(reflection))
+def _is_against(lesson: Lesson, removal: Operation, contents: Iterable[str]) -> bool:
+    """Return whether a reflection found the entry harmful, or advises the contrary; its errors are no advice."""
+    harmful = {tag.id for tag in lesson.reflection.bullet_tags if tag.tag == "harmful"}
+    text = f"{lesson.text}\n{lesson.reflection.correct_approach}"
     return not harmful.isdisjoint(removal.entry_ids) or any(contradicts(text, said) for said in contents)
 
 

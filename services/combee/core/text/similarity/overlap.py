@@ -21,6 +21,8 @@ ALIKE = 0.4
 
 Of the 318 entries that a real model learned on AppWorld 141 pairs are, in 64 clusters of two to five.
 """
+MOSTLY = 0.75
+"""Minimum share of a consolidated content's words, grammar aside, that one of its texts has."""
 REARRANGED = 0.9
 """Minimum share of words, grammar included, that a content and its contrary have in common."""
 ROUNDING = 1e-6
@@ -32,12 +34,16 @@ _NUMBER = re.compile(r"[-+]?\d[\d.,:eE+-]*")
 _STOP_WORDS = (
     "about above after all also any are as at be been before being below between both but by can could "
     "did do does each few first for from had has have her here his how if in into is it its itself more "
-    "most must my need no not of off on once only or other our out over own same should so some such than "
+    "most must my need no not of off on once only or other our out over own s same should so some such than "
     "that their them then there these they this those through to under until up use used using very was "
     "we were what when where whether which while who whose why will with would you your a an the"
 )
 """Words of grammar, which would look rare in a playbook of few entries."""
 _STOP = frozenset(_STOP_WORDS.split())
+_JOINING = frozenset(
+    {"also", "and", "are", "be", "is", "it", "that", "then", "these", "they", "this", "which"}
+)
+"""Words of grammar with which texts may be joined; others, such as "after" for "before", may turn them."""
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n")
 
 
@@ -174,12 +180,25 @@ def common(content: str, other: str) -> float:
 
 
 def unites(content: str, texts: Sequence[str]) -> bool:
-    """Return whether a content only says what texts say: it has no word, figure, negation or condition of its own."""
+    """Return whether a content only says what texts say: it has no word, figure, negation or condition of its own.
+
+    In another order the same words can say the contrary, so most of them stand in the order of one text.
+    """
     return (
-        set(said_words(content)).issubset(chain.from_iterable(map(said_words, texts)))
+        (_words(content) - _JOINING).issubset(chain.from_iterable(map(_words, texts)))
         and set(figures(content)).issubset(chain.from_iterable(map(figures, texts)))
         and set(qualifiers(content)).issubset(chain.from_iterable(map(qualifiers, texts)))
+        and any(_follows(content, text) for text in texts)
     )
+
+
+def _follows(content: str, text: str) -> bool:
+    """Return whether a text has most words of a content, and these, each where it stands first, in their order."""
+    said, own = said_words(content), wording(text).words
+    if len(said & said_words(text)) < MOSTLY * len(said):
+        return False
+    known, left = frozenset(own), iter(own)
+    return all(word in left for word in dict.fromkeys(wording(content).words) if word in known)
 
 
 def said_words(text: str) -> Words:

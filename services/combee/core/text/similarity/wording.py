@@ -26,7 +26,6 @@ _SHORT_FORMS = (
     (re.compile(r"\bcan't\b", re.IGNORECASE), "can not"),
     (re.compile(r"\bwon't\b", re.IGNORECASE), "will not"),
     (re.compile(r"(?<=\w)n't\b", re.IGNORECASE), " not"),
-    (re.compile(r"(?<=[^\W\d_])'s\b"), ""),
 )
 _LONG_FORMS = {"cannot": ("can", "not"), "never": ("not",), "without": ("not", "with")}
 NUMBER = r"(?:(?<![\w)\]%])[-+])?(?:\d+(?:[.,:]\d+)*|(?<![\w.])\.\d+)(?:[eE][-+]?\d+)?"
@@ -44,6 +43,8 @@ _FIGURE = re.compile(NUMBER)
 THOUSANDS = re.compile(r"[-+]?\d{1,3}(?:,\d{3})+(?:\.\d+)?")
 NEGATIONS = frozenset({"not", "no", "none", "neither", "nor"})
 _ARTICLES = frozenset({"an", "the"})
+_TURNED_BY_A = frozenset({"few", "little"})
+"""Words that say the contrary with an article before them."""
 _EMPHASIS = (
     *(("please",), ("always",), ("you", "should"), ("you", "must")),
     *(("make", "sure", "to"), ("be", "sure", "to"), ("remember", "to")),
@@ -51,8 +52,13 @@ _EMPHASIS = (
 _EMPHATIC = frozenset(phrase[0] for phrase in _EMPHASIS)
 _DOING_FOLLOWS = frozenset({"after", "before", "when", "while"})
 _SUBORDINATE = _DOING_FOLLOWS | {"at", "during", "for", "given", "if", "in", "on", "to", "unless", "with"}
-_CONTRASTS = frozenset({"but", "else", "if", "otherwise", "unless"})
-"""Words after which the meaning of a clause depends on the place of the front clause."""
+_CONDITIONS = _DOING_FOLLOWS | {"if", "unless"}
+_CONTRASTS = frozenset(
+    {"and", "because", "but", "else", "except", "how", "if", "only", "or", "otherwise", "that", "unless"}
+    | {"until", "what", "when", "where", "whether", "which", "while", "who", "whom", "whose", "why"}
+)
+"""Words after which the meaning of a clause depends on the place of the front clause: "if a lead agrees, refund only
+gift cards" is not "refund only gift cards if a lead agrees"."""
 _ADDRESSING = frozenset(
     {"advise", "allow", "ask", "call", "email", "enable", "encourage", "expect", "force", "get", "help"}
     | {"instruct", "invite", "let", "notify", "oblige", "order", "permit", "prompt", "remind", "request"}
@@ -158,6 +164,8 @@ def _may_follow(front: Clause, main: Clause) -> bool:
     """Return whether a front clause says the same behind its main clause."""
     if front[0] not in _SUBORDINATE or not _CONTRASTS.isdisjoint(main):
         return False
+    if front[0] not in _CONDITIONS and not NEGATIONS.isdisjoint(main):
+        return False  # "to please them, never refund" is not "never refund to please them"
     return "to" not in {front[0], *main} or _ADDRESSING.isdisjoint(main)
 
 
@@ -176,7 +184,7 @@ def _comparable(words: list[str]) -> list[str]:
     comparable: list[str] = []
     before, you = "", False
     for word, after in zip(words, [*words[1:], ""], strict=False):
-        is_article = word in _ARTICLES or (word == "a" and is_plain(after))
+        is_article = (word in _ARTICLES or (word == "a" and is_plain(after))) and after not in _TURNED_BY_A
         if is_article or (word in {"do", "does"} and after == "not"):
             continue
         if word == "you" and before in _DOING_FOLLOWS:

@@ -39,7 +39,7 @@ SAME = [
     ("Normalise the colours of the catalogue", "Normalize the colors of the catalog"),
     ("Report the cold-chain breach rate", "report the cold chain breach rate"),
     ("Use `show_song()` for details", "Use show_song for details"),
-    ("Use **only** the customer's e-mail", "Use only the customer e-mail"),
+    ("Use **only** the customer's e-mail", "Use only the customer’s e-mail"),
     ("Quote it as ‘Wake Up’", "Quote it as 'Wake Up'"),
     ("Compute a × b − c ÷ d", "compute a * b - c / d"),
     ("Round to a 2-decimal number", "Round to a 2 decimal number"),

@@ -30,6 +30,17 @@ NO_REFUNDS = "No refunds are paid after 30 days"
         ("Tell the customer to cancel", "To cancel, tell the customer"),
         ("Do not ask the customer to save time", "To save time, do not ask the customer"),
         ("Tell customers to call on weekends", "On weekends, tell customers to call"),
+        ("Only refund gift cards if a lead agrees", "If a lead agrees, only refund gift cards"),
+        ("Refund all except gift cards if a lead agrees", "If a lead agrees, refund all except gift cards"),
+        ("Refund and log the case if it is fraud", "If it is fraud, refund and log the case"),
+        ("Sell goods that were returned with a discount", "With a discount, sell goods that were returned"),
+        ("Promise that we pay if they insist", "If they insist, promise that we pay"),
+        ("Never refund to please a customer", "To please a customer, never refund"),
+        ("Never refund with store credit", "With store credit, never refund"),
+        ("Block the user who reported it", "Block the user who's reported it"),
+        ("Refund when the customer charged twice", "Refund when the customer's charged twice"),
+        ("Few refunds need a receipt", "A few refunds need a receipt"),
+        ("Give little credit", "Give a little credit"),
     ],
 )
 def test_what_turns_a_lesson_is_not_that_lesson(text: str, lesson: str) -> None:
