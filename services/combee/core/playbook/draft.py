@@ -175,8 +175,11 @@ class Draft:
         return known if known is not None and known not in self.entries else free
 
     def linked(self, entry: Entry) -> Entry:
-        """Return an entry that waits, with the links of its content."""
-        replaces, rivals = self.replaces.get(entry.content, ()), self.rivals.get(entry.content, ())
+        """Return an entry that waits, with the links of its content to other entries."""
+        replaces, rivals = (
+            [other for other in links.get(entry.content, ()) if other != entry.id]
+            for links in (self.replaces, self.rivals)
+        )
         if not (replaces or rivals):
             return entry
         update = {"replaces": union(entry.replaces, replaces), "rivals": union(entry.rivals, rivals)}

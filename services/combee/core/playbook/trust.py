@@ -483,6 +483,8 @@ class Screen:
         is_told = len(self.rules.counted({*self.names.values()})) >= 2 * self.rules.quorum - 1
         entries, changes, replaced = list[Entry](), list[Change](), set[str]()
         for entry in pending:
+            if entry.id in replaced:
+                continue
             candidate = Candidate.of(entry, supported.get(entry.id, ()), self.supporting)
             about = [there[one] for one in (*entry.replaces, *entry.rivals) if one in there]
             why = candidate.waits_for(policy, self, about) or (NO_ROOM if entry.id in full else "")

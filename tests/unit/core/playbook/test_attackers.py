@@ -455,6 +455,35 @@ def test_in_public_those_who_collude_do_not_take_the_room_of_what_they_support_w
     assert honest <= {entry.content for entry in teaching.playbook.entries}
 
 
+def test_in_public_a_lesson_that_waits_does_not_take_its_own_place() -> None:
+    teaching = Teaching(rules=PUBLIC)
+    teaching.say(OTHER, "a")
+    teaching.say("Ask for the order number", "x")
+    teaching.learn()
+    own, shorter = map(teaching.id_of, (OTHER, "Ask for the order number"))
+    teaching.say(OTHER, "b")
+    teaching.learn(op("MERGE", OTHER, shorter, own))
+    teaching.say(OTHER, "cd")
+    teaching.learn()
+    assert teaching.shown() == {OTHER}
+
+
+def test_in_public_of_two_lessons_that_are_taken_for_corrections_of_each_other_one_stays() -> None:
+    first, second = (f"Pay refunds of tier {n} within two days" for n in (1, 2))
+    teaching = Teaching(rules=PUBLIC)
+    teaching.say(first, "a")
+    teaching.say(second, "b")
+    teaching.learn()
+    ids = teaching.id_of(first), teaching.id_of(second)
+    teaching.say(first, "b", harmful=[ids[1]])
+    teaching.say(second, "a", harmful=[ids[0]])
+    teaching.learn(op("UPDATE", first, ids[1]), op("UPDATE", second, ids[0]))
+    teaching.say(first, "cd")
+    teaching.say(second, "cd")
+    teaching.learn()
+    assert len(teaching.shown()) == 1
+
+
 # ---- time
 
 
