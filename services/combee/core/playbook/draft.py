@@ -23,6 +23,7 @@ from combee.core.playbook.trust import (
     Screened,
     activated,
     last_sources,
+    said_digest,
     strengthens,
 )
 from combee.core.text.forms import comparable
@@ -431,16 +432,18 @@ def _note_echoes(draft: Draft, echoes: Iterable[Echo], revoked_ids: frozenset[st
 
 def _strengthen_known(draft: Draft, known: Iterable[Known], revoked_ids: frozenset[str]) -> None:
     """Let entries rest on reflections that say the same; their texts stay."""
-    for entry_id, evidence in _by_entry(known, revoked_ids):
-        entry = draft.entries.get(entry_id)
-        if entry is None:
-            draft.note(
-                "dropped", entry_id, f"{len(evidence)} reflections say the same: no such entry any more"
-            )
-        else:
-            draft.put(rest_on(entry, evidence, draft.version))
-            draft.note("duplicate", entry_id, f"{len(evidence)} more reflections say so, by the model's word")
-            draft.landing.claim(entry_id, evidence)
+    said, other = list[Known](), list[Known]()
+    for claim in known:
+        entry = draft.entries.get(claim.entry_id)
+        # The batch may have read an older version, in which the entry said something else.
+        is_said = entry is not None and claim.said in {"", said_digest(entry.content)}
+        (said if is_said else other).append(claim)
+    for entry_id, evidence in _by_entry(said, revoked_ids):
+        draft.put(rest_on(draft.entries[entry_id], evidence, draft.version))
+        draft.note("duplicate", entry_id, f"{len(evidence)} more reflections say so, by the model's word")
+        draft.landing.claim(entry_id, evidence)
+    for entry_id, evidence in _by_entry(other, revoked_ids):
+        draft.note("dropped", entry_id, f"{len(evidence)} reflections say the same: no such entry any more")
 
 
 def _by_entry(
