@@ -605,15 +605,13 @@ def _update(draft: Draft, operation: Operation) -> None:
     elif operation.evidence and same_lesson(entry.content, operation.content):
         _strengthen(draft, entry, operation)
     else:
-        _reword(draft, _for(operation, entry), operation)
+        _reword(draft, _for(operation, entry, is_replaced=draft.by_hand), operation)
 
 
 def _merge(draft: Draft, operation: Operation) -> None:
-    named = [
-        _for(operation, draft.entries[entry_id])
-        for entry_id in union(operation.entry_ids)
-        if entry_id in draft.entries
-    ]
+    there = [draft.entries[entry_id] for entry_id in union(operation.entry_ids) if entry_id in draft.entries]
+    is_replaced = draft.by_hand or any(same_lesson(entry.content, operation.content) for entry in there)
+    named = [_for(operation, entry, is_replaced=is_replaced) for entry in there]
     if not named:
         draft.note("dropped", operation.entry_ids[0], "MERGE: no such entries any more")
         return
@@ -630,16 +628,20 @@ def _merge(draft: Draft, operation: Operation) -> None:
     become(draft, united(kept, twins), operation)
 
 
-def _for(operation: Operation, entry: Entry) -> Entry:
+def _for(operation: Operation, entry: Entry, *, is_replaced: bool) -> Entry:
     """Return an entry with the support and the sources that count for what an operation says.
 
-    Both are for the entry's own words. Words that rest on nothing are those of a consolidation, or a person's: they
-    stand for the words of active entries.
+    Both are for the entry's own words, and so is whom these helped or harmed. Words that rest on nothing are those of
+    a consolidation, or a person's: they stand for the words of active entries. ``is_replaced``: a person, or an entry
+    that said them already, says them instead of its words.
     """
     stands = entry.is_active and not operation.evidence
-    if stands or same_lesson(entry.content, operation.content):
+    if same_lesson(entry.content, operation.content) or (stands and not is_replaced):
         return entry
-    return entry.model_copy(update={"sources": ()} if entry.is_active else {"support": (), "sources": ()})
+    update: dict[str, object] = {"helped": (), "harmed": ()}
+    update |= {} if stands else {"sources": ()}
+    update |= {} if entry.is_active else {"support": ()}
+    return entry.model_copy(update=update)
 
 
 def _reword(draft: Draft, entry: Entry, operation: Operation) -> None:

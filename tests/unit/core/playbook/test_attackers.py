@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from combee.core.methods.checking import Checked
-from combee.core.playbook import trust, versions
+from combee.core.playbook import executing, trust, versions
 from combee.core.playbook.budget import shown_tokens
 from combee.core.playbook.operations import lesson_of, read_operations
 from combee.core.playbook.results.clusters import mostly_harmful
@@ -26,7 +26,7 @@ from combee_schemas.plan import PlanSettings
 from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import BulletTag, Reflection
 from combee_schemas.scan import GroupMember, NodeResult, Operation, OperationKind, Seen
-from support.playbooks import PLENTY, update_of
+from support.playbooks import PLENTY, after_command, command, learned, update_of
 
 TEAM: Mapping[str, Any] = {"trust": "team"}
 PUBLIC: Mapping[str, Any] = {"trust": "public", "colluders": 3}
@@ -424,6 +424,76 @@ def test_who_tags_in_every_batch_does_not_choose_which_of_equally_supported_entr
         left = teaching.shown()
     assert VICTIM in left
     assert OTHER not in left
+
+
+@pytest.mark.parametrize("by", ["one source", "a consolidation"])
+@pytest.mark.parametrize("corrected_by", ["sources", "a person"])
+def test_a_correction_is_not_removed_because_what_it_corrected_was_harmful(
+    by: str, corrected_by: str
+) -> None:
+    teaching = Teaching(rules=TEAM)
+    teaching.say("Pay refunds above the limit without asking a supervisor", "x")
+    teaching.say(OTHER, "abcd")
+    teaching.learn()
+    harmful = teaching.id_of("Pay refunds above the limit without asking a supervisor")
+    if corrected_by == "sources":
+        teaching.say(VICTIM, "abc", harmful=[harmful])
+        teaching.learn(op("UPDATE", VICTIM, harmful))
+    else:
+        teaching.say(OTHER, "abc", harmful=[harmful])
+        teaching.learn()
+        rewording = Operation(kind=OperationKind.UPDATE, content=VICTIM, entry_ids=(harmful,))
+        given = command("edit", operations=(rewording,))
+        teaching.playbook = after_command(given, teaching.playbook)
+    if by == "one source":
+        teaching.say(ORDER, "x", harmful=[harmful])
+        teaching.learn(op("REMOVE", "", harmful))
+    else:
+        removal = Operation(kind=OperationKind.REMOVE, entry_ids=(harmful,))
+        teaching.playbook = learned(teaching.playbook, [removal], [], "consolidate", **TEAM)
+    assert VICTIM in teaching.shown()
+
+
+def test_a_consolidation_gives_a_lesson_no_harm_of_what_it_merges_into_it() -> None:
+    shorter, lesson = "Refund everything", "Refund everything returned within the season to its buyer"
+    teaching = Teaching(rules=TEAM)
+    teaching.say(shorter, "x")
+    teaching.say(lesson, "abcd")
+    teaching.learn()
+    ids = teaching.id_of(lesson), teaching.id_of(shorter)
+    teaching.say(OTHER, "abc", harmful=[ids[1]])
+    teaching.learn()
+    merge = Operation(kind=OperationKind.MERGE, content=lesson, entry_ids=ids)
+    teaching.playbook = learned(teaching.playbook, [merge], [], "consolidate", **TEAM)
+    teaching.say(ORDER, "x", harmful=[ids[0]])
+    teaching.learn(op("REMOVE", "", ids[0]))
+    assert lesson in teaching.shown()
+
+
+def test_a_lesson_that_comes_back_by_a_rejection_has_no_harm_of_what_was_rejected() -> None:
+    teaching = Teaching(rules=TEAM)
+    teaching.say(VICTIM, "a")
+    teaching.say(OTHER, "bcd")
+    teaching.learn()
+    production, own = teaching.playbook, teaching.id_of(VICTIM)
+    teaching.say(LIMIT, "ax", harmful=[own])
+    teaching.learn(op("UPDATE", LIMIT, own))
+    teaching.say(OTHER, "bcd", harmful=[own])
+    teaching.learn()
+    candidate = teaching.playbook
+    teaching.playbook = executing.after_rejection(
+        candidate,
+        command("reject", entry_ids=(own,)),
+        candidate=candidate,
+        production=production,
+        behind={own: ()},
+        between=(production, candidate),
+        budget_tokens=PLENTY,
+        now_ms=0,
+    )
+    teaching.say(ORDER, "x", harmful=[own])
+    teaching.learn(op("REMOVE", "", own))
+    assert teaching.shown() == {VICTIM, OTHER, ORDER}
 
 
 # ---- what waits
