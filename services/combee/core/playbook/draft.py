@@ -397,9 +397,8 @@ def finish(
         components = tuple(draft.entries.values())
         return section_order((), components), components
     # The header of an entry that a person added stays without it; the header that a batch began leaves with it.
-    begun = (
-        entry for entry in draft.entries.values() if draft.by_hand and entry.created_version == draft.version
-    )
+    known = {entry.id for entry in base.entries}
+    begun = (entry for entry in draft.entries.values() if draft.by_hand and entry.id not in known)
     sections = section_order(base.sections, begun)
     for entry_id in evictions(tuple(draft.entries.values()), budget_tokens, base.entries, sections, parts):
         draft.note("evict", entry_id, draft.entries[entry_id].content)
@@ -649,7 +648,9 @@ def _reword(draft: Draft, entry: Entry, operation: Operation) -> None:
     twin = draft.saying(operation.content, but=entry.id)
     if twin is None:
         by_hand = draft.by_hand or (entry.by_hand and entry.content == operation.content)
-        update = {"content": operation.content, "by_hand": by_hand}
+        update: dict[str, object] = {"content": operation.content, "by_hand": by_hand}
+        if not same_lesson(entry.content, operation.content):
+            update["created_version"] = draft.version
         draft.put(rest_on(entry.model_copy(update=update), operation.evidence, draft.version))
         draft.note("update", entry.id, entry.content)
         return

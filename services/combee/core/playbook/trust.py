@@ -240,6 +240,7 @@ class Screen:
         # Who comes first to what a person wrote or imported need not be the only one to come.
         is_new = sum(source.batches for source in taught_by) < TO_BE_ALONE
         rules = rules_of(settings, several=several, may_be_several=is_new)
+        since = {entry.id: entry.created_version for entry in base.entries}
         rivals = dict[str, tuple[str, ...]]()
         for conflict in update.result.conflicts if rules.weighs else ():
             if conflict.entry_id:
@@ -255,7 +256,11 @@ class Screen:
             revoked=revoked,
             unsure=unsure_of(seen, rules),
             against={
-                reflection.reflection_id: frozenset(tag.id for tag in reflection.tags if tag.tag == "harmful")
+                reflection.reflection_id: frozenset(
+                    tag.id
+                    for tag in reflection.tags
+                    if tag.tag == "harmful" and not 0 < (reflection.shown_version or 0) < since.get(tag.id, 0)
+                )
                 for reflection in seen
             },
             needs_evidence=bool(read),

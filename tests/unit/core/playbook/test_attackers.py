@@ -16,6 +16,7 @@ from combee.core.playbook.budget import shown_tokens
 from combee.core.playbook.operations import lesson_of, read_operations
 from combee.core.playbook.results.clusters import mostly_harmful
 from combee.core.playbook.results.coverage import Coverage, Lesson
+from combee.core.playbook.shown import as_seen_on
 from combee.core.playbook.versions import empty
 from combee.core.text.figures import _figures_of_long
 from combee.core.text.similarity import lessons
@@ -95,7 +96,10 @@ class Teaching:
         version that the batch reads, if an earlier one.
         """
         first = self.count - len(self.batch) + 1
-        members = [GroupMember(offset=n, reflection=one) for n, one in enumerate(self.batch, first)]
+        read = base or self.playbook
+        members = [
+            GroupMember(offset=n, reflection=as_seen_on(read, one)) for n, one in enumerate(self.batch, first)
+        ]
         items = [(one.reflection_id,) for one in self.batch]
         answer, aside = (read_operations({"operations": list(one)}, items) for one in (operations, lost))
         result = NodeResult(
@@ -114,9 +118,7 @@ class Teaching:
             ),
         )
         said = [Lesson(member=one, text=lesson_of(one.reflection)) for one in members]
-        coverage = (
-            Coverage(base=base or self.playbook, lessons=said, result=result).witnessed().with_proposals()
-        )
+        coverage = Coverage(base=read, lessons=said, result=result).witnessed().with_proposals()
         if question := coverage.question():
             says, contradicts = (
                 tuple(
@@ -452,6 +454,25 @@ def test_a_correction_is_not_removed_because_what_it_corrected_was_harmful(
         removal = Operation(kind=OperationKind.REMOVE, entry_ids=(harmful,))
         teaching.playbook = learned(teaching.playbook, [removal], [], "consolidate", **TEAM)
     assert VICTIM in teaching.shown()
+
+
+@pytest.mark.parametrize(("kind", "lesson"), [("REMOVE", ""), ("UPDATE", GREETING)])
+def test_who_was_shown_what_an_entry_said_before_says_nothing_of_its_correction(
+    kind: str, lesson: str
+) -> None:
+    harmful = "Pay refunds above the limit without asking a supervisor"
+    teaching = Teaching(rules=TEAM)
+    teaching.say(harmful, "x")
+    teaching.say(OTHER, "abcd")
+    teaching.learn()
+    own, shown = teaching.id_of(harmful), teaching.playbook
+    teaching.say(VICTIM, "abc", harmful=[own])
+    teaching.learn(op("UPDATE", VICTIM, own))
+    corrected, teaching.playbook = teaching.playbook, shown
+    teaching.say(GREETING, "abd", harmful=[own])
+    teaching.playbook = corrected
+    teaching.learn(op(kind, lesson, own))
+    assert {VICTIM, GREETING} <= teaching.shown()
 
 
 def test_a_consolidation_gives_a_lesson_no_harm_of_what_it_merges_into_it() -> None:
