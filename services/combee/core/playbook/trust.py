@@ -219,6 +219,8 @@ class Screen:
     """Reflections of which only a model (a check call, or embeddings) says that a text says them: no support."""
     against: Mapping[str, frozenset[str]] = field(default_factory=lambda: MappingProxyType({}))
     """By reflection, the entries that it speaks against."""
+    outdated: Mapping[str, frozenset[str]] = field(default_factory=lambda: MappingProxyType({}))
+    """By reflection, the tagged entries that said something else when its agent read them."""
     needs_evidence: bool = False
     """Whether an operation without evidence is refused: the batch has reflections."""
     rivals: Ids = field(default_factory=lambda: NOTHING)
@@ -256,12 +258,15 @@ class Screen:
             revoked=revoked,
             unsure=unsure_of(seen, rules),
             against={
+                reflection.reflection_id: frozenset(tag.id for tag in reflection.tags if tag.tag == "harmful")
+                for reflection in seen
+            },
+            outdated={
                 reflection.reflection_id: frozenset(
-                    tag.id
-                    for tag in reflection.tags
-                    if tag.tag == "harmful" and not 0 < (reflection.shown_version or 0) < since.get(tag.id, 0)
+                    tag.id for tag in reflection.tags if 0 < reflection.shown_version < since.get(tag.id, 0)
                 )
                 for reflection in seen
+                if reflection.shown_version
             },
             needs_evidence=bool(read),
             rivals=rivals,
@@ -366,9 +371,10 @@ class Screen:
         witnesses = frozenset(operation.evidence).difference(self.revoked)
         if operation.kind in REWORDING:
             witnesses -= self.unsure
-        if operation.kind not in REWORDING or _is_related(operation.content, entry.content):
-            return witnesses
-        return frozenset(one for one in witnesses if entry.id in self.against.get(one, ()))
+            if _is_related(operation.content, entry.content):
+                return witnesses
+            witnesses = frozenset(one for one in witnesses if entry.id in self.against.get(one, ()))
+        return frozenset(one for one in witnesses if entry.id not in self.outdated.get(one, ()))
 
     def _narrowed(self, operation: Operation, known: Mapping[str, Entry]) -> Operation:
         """Return a MERGE of the entries that enough reflections speak of, if those are two; else it as it is."""

@@ -456,9 +456,10 @@ def test_a_correction_is_not_removed_because_what_it_corrected_was_harmful(
     assert VICTIM in teaching.shown()
 
 
+@pytest.mark.parametrize("overlaps", [False, True])
 @pytest.mark.parametrize(("kind", "lesson"), [("REMOVE", ""), ("UPDATE", GREETING)])
 def test_who_was_shown_what_an_entry_said_before_says_nothing_of_its_correction(
-    kind: str, lesson: str
+    kind: str, lesson: str, *, overlaps: bool
 ) -> None:
     harmful = "Pay refunds above the limit without asking a supervisor"
     teaching = Teaching(rules=TEAM)
@@ -471,7 +472,7 @@ def test_who_was_shown_what_an_entry_said_before_says_nothing_of_its_correction(
     corrected, teaching.playbook = teaching.playbook, shown
     teaching.say(GREETING, "abd", harmful=[own])
     teaching.playbook = corrected
-    teaching.learn(op(kind, lesson, own))
+    teaching.learn(op(kind, lesson, own), base=shown if overlaps else None)
     assert {VICTIM, GREETING} <= teaching.shown()
 
 
