@@ -73,6 +73,7 @@ class Entry(Value):
     unsupported_batches: int = 0
     """In a proposed entry: number of batches since the last one that supported it."""
     created_version: int = 0
+    """The version that added the entry, or gave it the words of another lesson: what came before is not about it."""
     updated_version: int = 0
 
     @property

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from combee_schemas.base import DerivedId, Id, Message, OnErasure, Part, Sha256, Source, Sparse, Usage, Value
 from combee_schemas.batch import Cluster
-from combee_schemas.marks import ManifestOffset, Name, ReflectionOffset, Text
+from combee_schemas.marks import Hash, ManifestOffset, Name, ReflectionOffset, Text
 from combee_schemas.plan import Plan
 from combee_schemas.reflection import BulletTag, Reflection
 
@@ -70,11 +70,15 @@ class Echo(Value):
     evidence: tuple[Name, ...] = ()
 
 
-class Known(Value):
+class Known(Sparse):
     """An entry with the same content as these reflections: evidence for the entry."""
+
+    UNWRITTEN = ("said",)
 
     entry_id: Name
     evidence: tuple[Name, ...] = ()
+    said: Hash = ""
+    """Digest of the entry's wording then; empty: unknown. An entry with other words by now is another lesson."""
 
 
 class Conflict(Value):

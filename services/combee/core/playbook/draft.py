@@ -23,6 +23,7 @@ from combee.core.playbook.trust import (
     Screened,
     activated,
     last_sources,
+    said_digest,
     strengthens,
 )
 from combee.core.text.forms import comparable
@@ -175,8 +176,11 @@ class Draft:
         return known if known is not None and known not in self.entries else free
 
     def linked(self, entry: Entry) -> Entry:
-        """Return an entry that waits, with the links of its content."""
-        replaces, rivals = self.replaces.get(entry.content, ()), self.rivals.get(entry.content, ())
+        """Return an entry that waits, with the links of its content to other entries."""
+        replaces, rivals = (
+            [other for other in links.get(entry.content, ()) if other != entry.id]
+            for links in (self.replaces, self.rivals)
+        )
         if not (replaces or rivals):
             return entry
         update = {"replaces": union(entry.replaces, replaces), "rivals": union(entry.rivals, rivals)}
@@ -393,9 +397,8 @@ def finish(
         components = tuple(draft.entries.values())
         return section_order((), components), components
     # The header of an entry that a person added stays without it; the header that a batch began leaves with it.
-    begun = (
-        entry for entry in draft.entries.values() if draft.by_hand and entry.created_version == draft.version
-    )
+    known = {entry.id for entry in base.entries}
+    begun = (entry for entry in draft.entries.values() if draft.by_hand and entry.id not in known)
     sections = section_order(base.sections, begun)
     for entry_id in evictions(tuple(draft.entries.values()), budget_tokens, base.entries, sections, parts):
         draft.note("evict", entry_id, draft.entries[entry_id].content)
@@ -428,16 +431,18 @@ def _note_echoes(draft: Draft, echoes: Iterable[Echo], revoked_ids: frozenset[st
 
 def _strengthen_known(draft: Draft, known: Iterable[Known], revoked_ids: frozenset[str]) -> None:
     """Let entries rest on reflections that say the same; their texts stay."""
-    for entry_id, evidence in _by_entry(known, revoked_ids):
-        entry = draft.entries.get(entry_id)
-        if entry is None:
-            draft.note(
-                "dropped", entry_id, f"{len(evidence)} reflections say the same: no such entry any more"
-            )
-        else:
-            draft.put(rest_on(entry, evidence, draft.version))
-            draft.note("duplicate", entry_id, f"{len(evidence)} more reflections say so, by the model's word")
-            draft.landing.claim(entry_id, evidence)
+    said, other = list[Known](), list[Known]()
+    for claim in known:
+        entry = draft.entries.get(claim.entry_id)
+        # The batch may have read an older version, in which the entry said something else.
+        is_said = entry is not None and claim.said in {"", said_digest(entry.content)}
+        (said if is_said else other).append(claim)
+    for entry_id, evidence in _by_entry(said, revoked_ids):
+        draft.put(rest_on(draft.entries[entry_id], evidence, draft.version))
+        draft.note("duplicate", entry_id, f"{len(evidence)} more reflections say so, by the model's word")
+        draft.landing.claim(entry_id, evidence)
+    for entry_id, evidence in _by_entry(other, revoked_ids):
+        draft.note("dropped", entry_id, f"{len(evidence)} reflections say the same: no such entry any more")
 
 
 def _by_entry(
@@ -599,15 +604,13 @@ def _update(draft: Draft, operation: Operation) -> None:
     elif operation.evidence and same_lesson(entry.content, operation.content):
         _strengthen(draft, entry, operation)
     else:
-        _reword(draft, _for(operation, entry), operation)
+        _reword(draft, _for(operation, entry, is_replaced=draft.by_hand), operation)
 
 
 def _merge(draft: Draft, operation: Operation) -> None:
-    named = [
-        _for(operation, draft.entries[entry_id])
-        for entry_id in union(operation.entry_ids)
-        if entry_id in draft.entries
-    ]
+    there = [draft.entries[entry_id] for entry_id in union(operation.entry_ids) if entry_id in draft.entries]
+    is_replaced = draft.by_hand or any(same_lesson(entry.content, operation.content) for entry in there)
+    named = [_for(operation, entry, is_replaced=is_replaced) for entry in there]
     if not named:
         draft.note("dropped", operation.entry_ids[0], "MERGE: no such entries any more")
         return
@@ -624,16 +627,20 @@ def _merge(draft: Draft, operation: Operation) -> None:
     become(draft, united(kept, twins), operation)
 
 
-def _for(operation: Operation, entry: Entry) -> Entry:
+def _for(operation: Operation, entry: Entry, *, is_replaced: bool) -> Entry:
     """Return an entry with the support and the sources that count for what an operation says.
 
-    Both are for the entry's own words. Words that rest on nothing are those of a consolidation, or a person's: they
-    stand for the words of active entries.
+    Both are for the entry's own words, and so is whom these helped or harmed. Words that rest on nothing are those of
+    a consolidation, or a person's: they stand for the words of active entries. ``is_replaced``: a person, or an entry
+    that said them already, says them instead of its words.
     """
     stands = entry.is_active and not operation.evidence
-    if stands or same_lesson(entry.content, operation.content):
+    if same_lesson(entry.content, operation.content) or (stands and not is_replaced):
         return entry
-    return entry.model_copy(update={"sources": ()} if entry.is_active else {"support": (), "sources": ()})
+    update: dict[str, object] = {"helped": (), "harmed": ()}
+    update |= {} if stands else {"sources": ()}
+    update |= {} if entry.is_active else {"support": ()}
+    return entry.model_copy(update=update)
 
 
 def _reword(draft: Draft, entry: Entry, operation: Operation) -> None:
@@ -641,7 +648,9 @@ def _reword(draft: Draft, entry: Entry, operation: Operation) -> None:
     twin = draft.saying(operation.content, but=entry.id)
     if twin is None:
         by_hand = draft.by_hand or (entry.by_hand and entry.content == operation.content)
-        update = {"content": operation.content, "by_hand": by_hand}
+        update: dict[str, object] = {"content": operation.content, "by_hand": by_hand}
+        if not same_lesson(entry.content, operation.content):
+            update["created_version"] = draft.version
         draft.put(rest_on(entry.model_copy(update=update), operation.evidence, draft.version))
         draft.note("update", entry.id, entry.content)
         return

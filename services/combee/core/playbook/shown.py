@@ -108,11 +108,16 @@ def as_seen_on(base: Playbook, reflection: Reflection) -> Reflection:
     """Return a reflection with the tags and shown entries that count on the line of ``base``.
 
     Each line assigns ids independently, so for an agent that read another line only entries with the same content
-    count.
+    count. Of an agent that read this line, tags of entries that said something else then do not count.
     """
     shown = reflection.shown
     if ((shown.line if shown else "") or reflection.playbook) == base.name:
-        return reflection
+        since = {entry.id: entry.created_version for entry in base.entries}
+        read = shown.version if shown else 0
+        tags = tuple(tag for tag in reflection.bullet_tags if not 0 < read < since.get(tag.id, 0))
+        if tags == reflection.bullet_tags:
+            return reflection
+        return reflection.model_copy(update={"bullet_tags": tags})
     digests = dict(zip(shown.entry_ids, shown.digests, strict=False)) if shown else {}
     same = {
         entry.id

@@ -219,6 +219,8 @@ class Screen:
     """Reflections of which only a model (a check call, or embeddings) says that a text says them: no support."""
     against: Mapping[str, frozenset[str]] = field(default_factory=lambda: MappingProxyType({}))
     """By reflection, the entries that it speaks against."""
+    outdated: Mapping[str, frozenset[str]] = field(default_factory=lambda: MappingProxyType({}))
+    """By reflection, the tagged entries that said something else when its agent read them."""
     needs_evidence: bool = False
     """Whether an operation without evidence is refused: the batch has reflections."""
     rivals: Ids = field(default_factory=lambda: NOTHING)
@@ -240,6 +242,7 @@ class Screen:
         # Who comes first to what a person wrote or imported need not be the only one to come.
         is_new = sum(source.batches for source in taught_by) < TO_BE_ALONE
         rules = rules_of(settings, several=several, may_be_several=is_new)
+        since = {entry.id: entry.created_version for entry in base.entries}
         rivals = dict[str, tuple[str, ...]]()
         for conflict in update.result.conflicts if rules.weighs else ():
             if conflict.entry_id:
@@ -257,6 +260,13 @@ class Screen:
             against={
                 reflection.reflection_id: frozenset(tag.id for tag in reflection.tags if tag.tag == "harmful")
                 for reflection in seen
+            },
+            outdated={
+                reflection.reflection_id: frozenset(
+                    tag.id for tag in reflection.tags if 0 < reflection.shown_version < since.get(tag.id, 0)
+                )
+                for reflection in seen
+                if reflection.shown_version
             },
             needs_evidence=bool(read),
             rivals=rivals,
@@ -361,9 +371,10 @@ class Screen:
         witnesses = frozenset(operation.evidence).difference(self.revoked)
         if operation.kind in REWORDING:
             witnesses -= self.unsure
-        if operation.kind not in REWORDING or _is_related(operation.content, entry.content):
-            return witnesses
-        return frozenset(one for one in witnesses if entry.id in self.against.get(one, ()))
+            if _is_related(operation.content, entry.content):
+                return witnesses
+            witnesses = frozenset(one for one in witnesses if entry.id in self.against.get(one, ()))
+        return frozenset(one for one in witnesses if entry.id not in self.outdated.get(one, ()))
 
     def _narrowed(self, operation: Operation, known: Mapping[str, Entry]) -> Operation:
         """Return a MERGE of the entries that enough reflections speak of, if those are two; else it as it is."""
@@ -483,6 +494,8 @@ class Screen:
         is_told = len(self.rules.counted({*self.names.values()})) >= 2 * self.rules.quorum - 1
         entries, changes, replaced = list[Entry](), list[Change](), set[str]()
         for entry in pending:
+            if entry.id in replaced:
+                continue
             candidate = Candidate.of(entry, supported.get(entry.id, ()), self.supporting)
             about = [there[one] for one in (*entry.replaces, *entry.rivals) if one in there]
             why = candidate.waits_for(policy, self, about) or (NO_ROOM if entry.id in full else "")

@@ -31,3 +31,19 @@ def test_a_proposal_names_the_entries_that_it_is_about_by_their_new_ids() -> Non
     assert new not in {"misc-00001", "misc-00002"}, "that id means another entry"
     assert by_content["waits"].replaces == (new, "misc-00001")
     assert by_content["waits"].rivals == (new,)
+
+
+def test_a_proposal_does_not_take_the_place_of_another_entry_that_has_the_id_of_one_that_left_the_branch() -> (
+    None
+):
+    forked = empty("p").model_copy(update={"version": 1, "next_id": 2})
+    current = forked.model_copy(update={"version": 2, "entries": (entry(2, "on both"),), "next_id": 3})
+    links = {"state": "proposed", "replaces": ("misc-00002",), "rivals": ("misc-00002",)}
+    branch = forked.model_copy(
+        update={"name": "p@short", "entries": (entry(3, "on both"), entry(4, "waits", **links)), "next_id": 5}
+    )
+    adoption = Adoption(line=branch, target=branch, forked=forked, unread=0)
+    made = taken_over(adoption, current, branch.model_copy(update={"name": "p"}))
+    by_content = {one.content: one for one in made.entries}
+    assert by_content["on both"].id == "misc-00002"
+    assert (by_content["waits"].replaces, by_content["waits"].rivals) == ((), ())

@@ -84,7 +84,7 @@ def test_an_addition_of_what_was_removed_is_new() -> None:
 def test_an_update_keeps_id_counters_and_lineage() -> None:
     changed = get(applied(op(UPDATE, "better", "calc-00001", evidence=("r-9",))), "calc-00001")
     assert (changed.content, changed.helpful, changed.evidence) == ("better", 2, ("r-1", "r-9"))
-    assert (changed.created_version, changed.updated_version) == (0, 5)
+    assert (changed.created_version, changed.updated_version) == (5, 5)
 
 
 def test_a_merge_keeps_the_first_and_adds_everything_up() -> None:

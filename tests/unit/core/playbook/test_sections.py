@@ -18,6 +18,7 @@ from support.playbooks import (
     FORMULAS,
     PLENTY,
     REMOVE,
+    UPDATE,
     after_command,
     applied,
     command,
@@ -149,6 +150,13 @@ def test_the_headers_of_an_import_and_of_a_person_s_edit_stay_without_entries() 
         command("edit", operations=(removed,)).model_copy(update={"command_id": "c-2"}), edited
     )
     assert learned(after).sections == ("mine", "empty", "begun by hand")
+
+
+def test_a_header_that_a_batch_began_does_not_stay_because_a_person_rewords_its_entry() -> None:
+    begun = learned(BASE, ("nothing much", "Pay at once"))
+    rewording = op(UPDATE, "another lesson", begun.entries[-1].id)
+    after = after_command(command("edit", operations=(rewording,)), begun)
+    assert (after.entries[-1].content, after.sections) == ("another lesson", begun.sections)
 
 
 def test_where_one_source_is_not_enough_no_batch_begins_a_section() -> None:

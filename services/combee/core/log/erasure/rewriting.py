@@ -209,12 +209,16 @@ class Rewriter:
         return self.subjects.named_in(text) or self.lessons.quotes(text)
 
     def _update(self, update: Update) -> Update:
-        operations = tuple(self._operation(update, operation) for operation in update.result.operations)
-        if operations == update.result.operations:
-            return update
-        return update.model_copy(
-            update={"result": update.result.model_copy(update={"operations": operations})}
+        result = update.result
+        operations = tuple(self._operation(update, operation) for operation in result.operations)
+        known = tuple(
+            claim.model_copy(update={"said": ""}) if self.lessons.quotes(claim.said) else claim
+            for claim in result.known
         )
+        if (operations, known) == (result.operations, result.known):
+            return update
+        kept = result.model_copy(update={"operations": operations, "known": known})
+        return update.model_copy(update={"result": kept})
 
     def _operation(self, update: Update, operation: Operation) -> Operation:
         """Return an operation; without its text it still counts, so that ids stay the same."""

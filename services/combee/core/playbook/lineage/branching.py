@@ -108,8 +108,8 @@ def taken_over(adoption: Adoption, current: Playbook, content: Playbook) -> Play
         entry.model_copy(
             update={
                 "id": ids[entry.id],
-                "replaces": tuple(ids.get(other, other) for other in entry.replaces),
-                "rivals": tuple(ids.get(other, other) for other in entry.rivals),
+                "replaces": tuple(ids[other] for other in entry.replaces if other in ids),
+                "rivals": tuple(ids[other] for other in entry.rivals if other in ids),
                 "created_version": since.get((ids[entry.id], entry.content), version),
                 "updated_version": version,
             }

@@ -106,7 +106,7 @@ def without_entries(
     ``behind``: the entries that are rejected of ``candidate``, each with its witnesses. ``between``: the versions
     from production up to the candidate, as far as they have these entries. An entry that agents read in production
     has the words that it has there, with all that supported them since; one that was only proposed is proposed again.
-    The counts of tags stay.
+    The counts of tags stay; whom other words helped or harmed is not said of these.
     """
     says = {entry.id: entry.content for entry in candidate.entries}
     was = _before_rejected(production, between, says, behind, current)
@@ -178,7 +178,9 @@ def _before_rejected(
 
 
 def _restored(before: Entry, now: Entry | None, version: int) -> Entry:
-    counted = {"helpful", "harmful", "harmed", "helped"}
+    counted = {"helpful", "harmful"}
+    if now and same_lesson(before.content, now.content):
+        counted |= {"harmed", "helped"}
     counts = now.model_dump(include=counted) if now else {}
     return before.model_copy(update={**counts, "updated_version": version})
 

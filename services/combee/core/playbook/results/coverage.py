@@ -18,7 +18,7 @@ from combee.core.names.sources import UNPROVEN, supporters
 from combee.core.playbook.operations import MAX_DETAIL_CHARS, union
 from combee.core.playbook.results.echo import was_shown, without_echoes
 from combee.core.playbook.results.guards import MAX_CONFLICTS, Guarded, guarded, rewrites
-from combee.core.playbook.trust import PERSON
+from combee.core.playbook.trust import PERSON, said_digest
 from combee.core.text.figures import figures, lacking, qualifiers
 from combee.core.text.forms import count_words
 from combee.core.text.similarity.embeddings import UNMEASURED, Thresholds, Vector
@@ -496,7 +496,10 @@ class Coverage:
         news, echoes = without_echoes(self.base, [one.reflection for one in self.lessons], supported)
         kept = self._guarded(news)
         said_again = [Echo(entry_id=entry_id, evidence=tuple(ids)) for entry_id, ids in claims[True].items()]
-        known = [Known(entry_id=entry_id, evidence=tuple(ids)) for entry_id, ids in claims[False].items()]
+        known = [
+            Known(entry_id=entry_id, evidence=tuple(ids), said=said_digest(self._entries[entry_id].content))
+            for entry_id, ids in claims[False].items()
+        ]
         return self.result.model_copy(
             update={
                 "status": "merged"

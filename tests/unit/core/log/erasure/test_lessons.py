@@ -29,8 +29,10 @@ from combee_schemas.playbook import (
     Revocation,
 )
 from combee_schemas.records import UNREAD_HEADER, Outgoing, Record
+from combee_schemas.scan import Known
 from combee_schemas.topics import AnyTopic
 from support.clock import ManualClock
+from support.playbooks import update_of
 from support.rows import each_row
 
 NAME, SUBJECT = "support/refunds", "jane@example.com"
@@ -102,6 +104,18 @@ def test_a_rejection_of_what_other_runs_taught_stays_when_one_that_repeats_it_is
     rejecting = version(number=2, rejected=rejected)
     kept = after(lessons(repeated, rejecting, erased=("a",)), rejecting)
     assert kept.rejected == (rejected if stays else ())
+
+
+def test_an_update_keeps_no_digest_of_an_erased_lesson() -> None:
+    """Whoever guesses the text could confirm it."""
+    named, other = entry("x", f"Write to {SUBJECT}"), entry("y", "Ask twice")
+    claims = [
+        Known(entry_id=each.id, evidence=("b",), said=said_digest(each.content)) for each in (named, other)
+    ]
+    made = update_of(version(number=1), [], [], known=claims)
+    kept = left(lessons(version(named, other)), topics.UPDATES, made)
+    assert kept is not None
+    assert [claim.said for claim in topics.UPDATES.read(kept).result.known] == ["", claims[1].said]
 
 
 def test_what_quotes_an_erased_lesson_is_erased_with_it() -> None:
