@@ -16,8 +16,9 @@ from combee.adapters.clock import SystemClock
 from combee.adapters.memory import MemoryLog
 from combee.gateway import server
 from combee.gateway.access import access
-from combee.gateway.access.connections import Connections
+from combee.gateway.access.connections import Connections, Guarded
 from combee.gateway.access.throttle import WrongKeyThrottle, network
+from combee.gateway.app import build
 from combee.gateway.context import Context
 from support.gateway import CONFIGURED, KEYS, READER, WRITER, bearer, published, served, version
 from support.waiting import until
@@ -238,6 +239,59 @@ async def test_clients_without_a_key_that_read_no_answer_are_limited_like_idle_o
                 while closed(lines, "too many from an address") < 5:
                     answer = await client.get(PATH, headers=bearer(READER) | {"connection": "close"})
                     assert answer.status_code == 200
+
+
+async def test_answers_that_nobody_reads_take_bounded_memory() -> None:
+    with structlog.testing.capture_logs() as lines:
+        async with doors(unread_bytes=200_000) as (client, _), unread(client, 6):
+            await until(lambda: closed(lines, "too many bytes of answers not read") > 0)
+            assert (await client.get(PATH, headers=bearer(READER))).status_code == 200
+
+
+async def test_no_request_is_begun_before_the_answer_to_the_last_one_was_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It would wait with its whole answer."""
+    begun: list[str] = []
+    paused: list[None] = []
+    inside = Guarded.pause_writing
+
+    def pause_writing(protocol: Guarded) -> None:
+        inside(protocol)
+        paused.append(None)
+
+    monkeypatch.setattr(Guarded, "pause_writing", pause_writing)
+
+    def application(context: Context) -> Any:
+        app = build(context)
+
+        async def counted(scope: Any, receive: Any, send: Any) -> None:
+            if scope["type"] == "http":
+                begun.append(scope["path"])
+            await app(scope, receive, send)
+
+        return counted
+
+    log = MemoryLog(SystemClock())
+    await published(log, version("support/refunds", 1))
+    with structlog.testing.capture_logs() as lines:
+        async with (
+            served(log, application, **CONFIGURED) as (address, _),
+            httpx.AsyncClient(base_url=address, timeout=20) as client,
+            unread(client, 1),
+        ):
+            await until(lambda: bool(paused))
+            assert (await client.get(PATH, headers=bearer(READER))).status_code == 200
+            answered = [line["path"] for line in lines if line["event"] == "request"]
+            assert answered.count("/openapi.json") == begun.count("/openapi.json") < 40
+
+
+async def test_requests_behind_an_answer_that_is_read_late_are_answered() -> None:
+    async with doors() as (client, _), sockets(client, 1, request("GET", "/openapi.json", "") * 80) as [pair]:
+        reader, writer = pair
+        writer.write(request("GET", "/healthz", "", Connection="close"))
+        await (await client.get(PATH, headers=bearer(READER))).aread()  # meanwhile its buffers fill
+        assert (await ended(reader, 30)).count(b"HTTP/1.1 200 OK") == 81
 
 
 async def test_refused_websockets_leave_no_connection_behind(monkeypatch: pytest.MonkeyPatch) -> None:

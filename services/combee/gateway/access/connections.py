@@ -33,6 +33,8 @@ class Connection:
         self.caller: Caller | None = None
         self.is_busy = False
         """Whether one of its requests is being answered, and the client reads the answer."""
+        self.unread_bytes = 0
+        """Bytes of a whole answer that wait until its client reads."""
         self.is_upgraded = False
         """Whether it became a websocket, whose end is not reported."""
         self._of = of
@@ -103,6 +105,14 @@ class Connections:
         connection.caller = caller
         of_key.add(connection)
 
+    def unread(self, connection: Connection, size: int) -> None:
+        """Count bytes of a whole answer that its client does not read yet; close it if its key has too many."""
+        connection.unread_bytes = size
+        caller = connection.caller
+        same = self._by_key[caller.name] if caller is not None else self._unknown
+        if sum(each.unread_bytes for each in same) > self._limits.unread_bytes:
+            self.end(connection, "too many bytes of answers not read")
+
     def closed(self, connection: Connection) -> None:
         """Forget a connection."""
         self._unknown.pop(connection, None)
@@ -165,6 +175,8 @@ class Guarded(FramedProtocol):
 
     def on_response_complete(self) -> None:
         """Start the deadline of the next request."""
+        if self.flow.write_paused:
+            self.counted_by.unread(self._counted, self.transport.get_write_buffer_size())
         super().on_response_complete()
         self._await_head()
 
@@ -174,9 +186,19 @@ class Guarded(FramedProtocol):
         self._await_head()
 
     def resume_writing(self) -> None:
-        """End that deadline."""
+        """End that deadline, and begin the next request."""
         super().resume_writing()
+        self._counted.unread_bytes = 0
+        self.flow.resume_reading()
+        self.handle_events()
         self._await_head()
+
+    def handle_events(self) -> None:
+        """Begin no request before the answer to the last one was read."""
+        if self.flow.write_paused:
+            self.flow.pause_reading()
+        else:
+            super().handle_events()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget it."""
