@@ -14,11 +14,11 @@ from combee.adapters.clock import SystemClock
 from combee.adapters.memory import MemoryLog
 from combee.adapters.ports import Outgoing, Record
 from combee.gateway import feed as feeding
-from combee.gateway import server
 from combee.gateway.access.connections import Guarded
 from combee.gateway.endpoints.events import PART_BYTES, _Stream
 from combee.gateway.feed import Feed
 from combee.log.history import History, placed
+from combee.process import server as process_server
 from combee_schemas import topics
 from combee_schemas.playbook import Playbook
 from support.gateway import Event, Stream, labelled, published, served, version
@@ -233,10 +233,10 @@ async def test_a_slow_client_costs_no_memory_and_is_dropped() -> None:
 async def test_of_an_event_that_is_not_read_a_stream_keeps_a_part(monkeypatch: pytest.MonkeyPatch) -> None:
     """A key may have a thousand streams."""
     kept: list[int] = []
-    listening, pausing = server.bind, Guarded.pause_writing
+    pausing = Guarded.pause_writing
 
     def bind(*args: Any) -> socket.socket:
-        bound = listening(*args)
+        bound = process_server.bind(*args)
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16_384)  # as on a slow network
         return bound
 
@@ -244,7 +244,7 @@ async def test_of_an_event_that_is_not_read_a_stream_keeps_a_part(monkeypatch: p
         kept.append(protocol.transport.get_write_buffer_size())
         pausing(protocol)
 
-    monkeypatch.setattr(server, "bind", bind)
+    monkeypatch.setattr("combee.gateway.server.bind", bind)
     monkeypatch.setattr(Guarded, "pause_writing", pause_writing)
     log = MemoryLog(SystemClock())
     await published(log, version(NAME, 1, "x" * 600_000))

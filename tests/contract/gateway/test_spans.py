@@ -263,7 +263,9 @@ async def test_what_is_no_request_is_refused(body: bytes, headers: dict[str, str
 
 def _of_one_span(**fields: Any) -> bytes:
     spans = [ScopeSpans(spans=[trace_pb2.Span(**fields)])]
-    return ExportTraceServiceRequest(resource_spans=[ResourceSpans(scope_spans=spans)]).SerializeToString()
+    request = ExportTraceServiceRequest(resource_spans=[ResourceSpans(scope_spans=spans)])
+    body: bytes = request.SerializeToString()
+    return body
 
 
 def test_the_fields_of_a_request_are_counted_in_every_part_of_it() -> None:
