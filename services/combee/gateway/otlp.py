@@ -21,7 +21,7 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1 import trace_pb2
 from pydantic_core import from_json, to_json
 
-from combee.core.spans.span import OWN, Event, Span
+from combee.core.spans.span import LINK_BYTES, OWN, Event, Span
 from combee.gateway.problems import Refusal
 from combee.gateway.values import has_more_values
 from combee_schemas.trace_context import SCOPE
@@ -38,6 +38,8 @@ MAX_VARINT_BYTES, CONTINUED = 10, 0x80
 VARINT, SIZED = 0, 2
 FIXED_BYTES = {1: 8, 5: 4}
 """Types of fields in protobuf's encoding."""
+VALUE_BYTES = 200
+"""Estimated bytes of a value in memory, beside its text."""
 GZIP = 16 + zlib.MAX_WBITS
 
 
@@ -211,9 +213,18 @@ def _span(span: trace_pb2.Span, ours: Mapping[str, Any]) -> Span:
         attributes=attributes,
         events=events,
         error=_error(span, attributes, events),
-        bytes=span.ByteSize() + sum(len(str(value)) for value in ours.values()),
+        bytes=LINK_BYTES
+        + span.ByteSize()
+        + sum(len(str(value)) for value in ours.values())
+        + VALUE_BYTES * (_count(attributes) + sum(1 + _count(event.attributes) for event in events)),
     )
     return made if made.is_telling else made.only_link()
+
+
+def _count(value: Any) -> int:
+    """Return the number of values in an attribute."""
+    parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+    return len(parts) + sum(map(_count, parts))
 
 
 def _error(span: trace_pb2.Span, attributes: Mapping[str, Any], events: Iterable[Event]) -> str | None:

@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import json
 import threading
+import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -15,7 +16,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
     ExportTraceServiceResponse,
 )
-from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, KeyValue, KeyValueList
 from opentelemetry.proto.trace.v1 import trace_pb2
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans
 from opentelemetry.sdk.resources import Resource
@@ -266,6 +267,27 @@ def _of_one_span(**fields: Any) -> bytes:
     request = ExportTraceServiceRequest(resource_spans=[ResourceSpans(scope_spans=spans)])
     body: bytes = request.SerializeToString()
     return body
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        AnyValue(array_value=ArrayValue(values=[AnyValue(array_value=ArrayValue())] * 20_000)),
+        AnyValue(kvlist_value=KeyValueList(values=[KeyValue(key=f"{at:x}") for at in range(20_000)])),
+    ],
+    ids=["lists", "names"],
+)
+def test_a_span_that_waits_counts_with_what_it_takes_in_memory(value: AnyValue) -> None:
+    ids = {"trace_id": bytes(15) + b"1", "span_id": bytes(7) + b"1"}
+    call = KeyValue(key="gen_ai.operation.name", value=AnyValue(string_value="chat"))
+    body = _of_one_span(**ids, attributes=[call, KeyValue(key="x", value=value)])
+    tracemalloc.start()
+    try:
+        (span,), _ = decoded(body, "application/x-protobuf")
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert span.bytes > taken / 2
 
 
 def test_the_fields_of_a_request_are_counted_in_every_part_of_it() -> None:
