@@ -39,7 +39,7 @@ VARINT, SIZED = 0, 2
 FIXED_BYTES = {1: 8, 5: 4}
 """Types of fields in protobuf's encoding."""
 VALUE_BYTES = 200
-"""Estimated bytes of a value in memory, beside its text."""
+"""Estimated bytes of a value in memory, without its text."""
 GZIP = 16 + zlib.MAX_WBITS
 
 
