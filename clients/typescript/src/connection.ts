@@ -22,10 +22,11 @@ export class Connection {
     return this.apiKey ? { Authorization: `Bearer ${this.apiKey}`, ...more } : more;
   }
 
-  /** Send a request to the gateway; rejects if it does not answer in time. */
+  /** Send a request to the gateway, which redirects nowhere; rejects if it does not answer in time. */
   fetch(path: string, options: { method?: string; body?: string; headers?: Record<string, string> } = {}): Promise<Response> {
     return fetch(this.url + path, {
       ...options,
+      redirect: "manual",
       headers: this.headers(options.headers),
       signal: AbortSignal.any([AbortSignal.timeout(TIMEOUT_MS), this.closing.signal]),
     });

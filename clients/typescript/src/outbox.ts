@@ -30,6 +30,8 @@ const MOST_AT_ONCE = 100;
 const CHARS_AT_ONCE = 1 << 20;
 /** Milliseconds that the first message of a batch waits for others. */
 const LINGER_MS = 20;
+/** Statuses of a receipt; another answer is a proxy's. */
+const RECEIPTS = new Set([202, 207]);
 /** Statuses of a batch that can never be sent, because it is invalid. */
 const REFUSED = new Set([400, 409, 413, 415, 422]);
 
@@ -174,7 +176,7 @@ export class Outbox {
         body: `[${bodies.join(",")}]`,
         headers: { "Content-Type": "application/json" },
       });
-      if (response.ok) {
+      if (RECEIPTS.has(response.status)) {
         this.settle((await response.json()) as Receipt, bodies.length);
         return undefined;
       }
@@ -203,8 +205,10 @@ export class Outbox {
     return undefined;
   }
 
+  /** Count what a receipt says; throws if it is not the receipt of `count` messages. */
   private settle(receipt: Receipt, count: number): void {
     const refused = receipt.refused ?? 0;
+    if ((receipt.accepted ?? 0) + (receipt.repeated ?? 0) + refused !== count) throw new Error("the answer is no receipt");
     this.delivered += count - refused;
     if (!refused) return;
     const problem = receipt.items?.find((item) => item.status === "refused")?.problem;

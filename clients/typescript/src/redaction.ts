@@ -20,13 +20,25 @@ const KEYS = [
   String.raw`gsk_[A-Za-z0-9]{16,}`,
   String.raw`AIza[A-Za-z0-9_-]{30,}`,
   String.raw`(?:AKIA|ASIA)[A-Z0-9]{12,}`,
+  String.raw`(?:[rs]k_(?:live|test)|whsec|npm)_[A-Za-z0-9_]{16,}`,
+  String.raw`(?:xapp|pypi|GOCSPX)-[A-Za-z0-9_-]{16,}`,
+  String.raw`(?:SG|hvs|ya29)\.[A-Za-z0-9_.-]{20,}`,
 ];
 const KEY = new RegExp(`${TOKEN}|${BEGIN}(?:${KEYS.join("|")})`, "g");
+// JSON in a text of JSON has backslashes before its quotation marks.
+const QUOTE = String.raw`\\{0,8}["']?`;
+const IS = String.raw`${QUOTE}\s*[:=]\s*${QUOTE}`;
+const VALUE = String.raw`(?!\*\*\*)(?:[^\s"',;}&\\]|\\(?!\\{0,7}["']))`;
+const NAMES = "api[_-]?key|access[_-]?key|secret(?:[_-]?key)?|(?:auth|access|refresh)[_-]?token|password|passwd";
 const SECRETS: readonly [RegExp, string][] = [
   [KEY, HIDDEN],
-  [/(bearer\s+|authorization["']?\s*[:=]\s*["']?basic\s+)[A-Za-z0-9._~+/=-]{8,}/gi, `$1${HIDDEN}`],
   [
-    /((?:api[_-]?key|access[_-]?key|secret(?:[_-]?key)?|(?:auth|access|refresh)[_-]?token|password|passwd)["']?\s*[:=]\s*["']?)(?!\*\*\*)[^\s"',;}&]{6,}/gi,
+    new RegExp(String.raw`(bearer\s+|authorization${IS}(?:basic|token|apikey)\s+)[A-Za-z0-9._~+/=-]{8,}`, "gi"),
+    `$1${HIDDEN}`,
+  ],
+  [new RegExp(`((?:${NAMES})${IS})${VALUE}{6,}`, "gi"), `$1${HIDDEN}`],
+  [
+    new RegExp(String.raw`(\b[A-Z][A-Z0-9_]{0,60}_(?:KEY|TOKEN)${IS})(?=\S{0,80}[0-9])${VALUE}{16,}`, "g"),
     `$1${HIDDEN}`,
   ],
   [

@@ -36,6 +36,21 @@ test("what the gateway cannot take for now is kept and sent again", async (t) =>
   assert.equal(warnings.length, 1);
 });
 
+for (const [what, said] of [
+  ["a page", { status: 200, json: { page: "log in" } }],
+  ["a page with a receipt's status", { status: 202, json: { page: "log in" } }],
+  ["a redirect", { status: 307, headers: { Location: "/v1/elsewhere" } }],
+]) {
+  test(`${what} of a proxy is no receipt: messages are kept`, async (t) => {
+    const { url, asked } = await gateway(t, (request, all) => (all.length === 1 ? said : accepted(request)));
+    const combee = new Combee(url, quiet);
+    combee.publish(lesson(1));
+    const counts = await combee.flush(5_000);
+    assert.deepEqual([counts.delivered, counts.waiting], [1, 0]);
+    assert.deepEqual(asked.map((one) => one.url), ["/v1/reflections", "/v1/reflections"]);
+  });
+}
+
 test("Retry-After is honoured", async (t) => {
   const times = [];
   const { url } = await gateway(t, (request, all) => {
@@ -129,6 +144,13 @@ test("a word that begins a token again and again costs no more than another one"
   assert.ok(shortest("eyJ-".repeat(50_000)) < 20 * shortest("abc-".repeat(50_000)) + 50);
   assert.equal(new Redactor().redact("a eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abcDEF123 b"), "a *** b");
   assert.equal(new Redactor().redact("x_eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abcDEF123 b"), "*** b");
+  for (const [told, left] of [
+    [String.raw`{"arguments": "{\"password\": \"hunter22!\", \"x\": 1}"}`, String.raw`{"arguments": "{\"password\": \"***\", \"x\": 1}"}`],
+    ["Authorization: Token zzzzzzzzzzzz", "Authorization: Token ***"],
+    ["COMBEE_GATEWAY_KEY=5f3c0a1b2c3d4e5f5f3c0a1b next", "COMBEE_GATEWAY_KEY=*** next"],
+    ["PARTITION_KEY=customer_number of the order 7", "PARTITION_KEY=customer_number of the order 7"],
+    ["npm_0123456789abcdefABCDEF SG.0123456789abcdef.ABCDEF0123", "*** ***"],
+  ]) assert.equal(new Redactor().redact(told), left);
   assert.equal(new Redactor().redact("redis://:secret@host key_sk-abcdefgh1234"), "redis://:***@host key_***");
 });
 

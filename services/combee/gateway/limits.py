@@ -34,6 +34,8 @@ class GatewayLimits:
     """The largest body arrives in time at 2 Mbit/s."""
     ack_timeout_s: float = 15.0
     """Wait for Kafka's acknowledgement; clients usually wait 30 s for an answer."""
+    unread_bytes: int = 64 * MIB
+    """Bytes of answers per key, and of all without one, that their clients do not read; those of streams excepted."""
     heartbeat_s: float = 15.0
     """Interval of heartbeats in a stream: proxies close connections that are silent for 30 to 60 s."""
     send_timeout_s: float = 30.0

@@ -21,7 +21,7 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1 import trace_pb2
 from pydantic_core import from_json, to_json
 
-from combee.core.spans.span import OWN, Event, Span
+from combee.core.spans.span import LINK_BYTES, OWN, Event, Span
 from combee.gateway.problems import Refusal
 from combee.gateway.values import has_more_values
 from combee_schemas.trace_context import SCOPE
@@ -31,9 +31,15 @@ IDS = ("traceId", "spanId", "parentSpanId", "trace_id", "span_id", "parent_span_
 ID_BYTES: Final = {"trace_id": 16, "span_id": 8}
 HAS_REMOTE = trace_pb2.SPAN_FLAGS_CONTEXT_HAS_IS_REMOTE_MASK
 IS_REMOTE = trace_pb2.SPAN_FLAGS_CONTEXT_IS_REMOTE_MASK
-MAX_SPANS, MAX_JSON_VALUES = 50_000, 300_000
-"""Maximum numbers of spans (with resources and scopes) and of values in JSON in a request: several times those of
-exporters. The smallest take two bytes in a body, and hundreds in memory."""
+MAX_SPANS, MAX_VALUES = 50_000, 300_000
+"""Maximum numbers of spans (with resources and scopes) and of values in a request: several times those of exporters.
+The smallest take two bytes in a body, and hundreds in memory."""
+MAX_VARINT_BYTES, CONTINUED = 10, 0x80
+VARINT, SIZED = 0, 2
+FIXED_BYTES = {1: 8, 5: 4}
+"""Types of fields in protobuf's encoding."""
+VALUE_BYTES = 200
+"""Estimated bytes of a value in memory, without its text."""
 GZIP = 16 + zlib.MAX_WBITS
 
 
@@ -75,10 +81,12 @@ def decoded(body: bytes, media: str) -> tuple[list[Span], int]:
             given = from_json(body)
             if not isinstance(given, dict):
                 raise DecodeError("not an object")  # noqa: TRY301 - as protobuf's own
-            if has_more_values(given, MAX_JSON_VALUES):
-                raise Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"at most {MAX_JSON_VALUES} values")
+            if has_more_values(given, MAX_VALUES):
+                raise _too_many_values()
             json_format.ParseDict(_with_base64(given), request, ignore_unknown_fields=True)
         else:
+            if _has_more_fields(body, MAX_VALUES):
+                raise _too_many_values()
             request.ParseFromString(body)
     except (DecodeError, json_format.ParseError, ValueError, RecursionError, binascii.Error) as error:
         what = f"not an ExportTraceServiceRequest as {media}: {type(error).__name__}"
@@ -95,6 +103,47 @@ def decoded(body: bytes, media: str) -> tuple[list[Span], int]:
     ]
     spans = [_span(span, ours) for span, ours in spans_given if _is_valid(span)]
     return spans, len(spans_given) - len(spans)
+
+
+def _too_many_values() -> Refusal:
+    return Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"at most {MAX_VALUES} values")
+
+
+def _has_more_fields(body: bytes, most: int) -> bool:
+    """Return whether a request in protobuf has more than ``most`` fields; it stops counting there.
+
+    Fields of a group, which OTLP does not use, are counted like those around it.
+    """
+    count, waiting = 0, [(0, len(body), ExportTraceServiceRequest.DESCRIPTOR)]
+    while waiting and count <= most:
+        at, end, message = waiting.pop()
+        while at < end and count <= most:
+            count += 1
+            tag, at = _varint(body, at)
+            kind = tag & 7
+            if kind == VARINT:
+                _, at = _varint(body, at)
+            elif kind in FIXED_BYTES:
+                at += FIXED_BYTES[kind]
+            elif kind == SIZED:
+                size, at = _varint(body, at)
+                field = message.fields_by_number.get(tag >> 3)
+                if field is not None and field.message_type is not None:
+                    waiting.append((at, min(at + size, end), field.message_type))
+                at += size
+    return count > most
+
+
+def _varint(body: bytes, at: int) -> tuple[int, int]:
+    """Return the number that begins at a place, and the place behind it."""
+    number = shift = 0
+    for place in range(at, min(at + MAX_VARINT_BYTES, len(body))):
+        byte = body[place]
+        number |= (byte & CONTINUED - 1) << shift
+        if byte < CONTINUED:
+            return number, place + 1
+        shift += 7
+    return number, at + MAX_VARINT_BYTES
 
 
 def _has_too_many_spans(request: ExportTraceServiceRequest) -> bool:
@@ -164,9 +213,18 @@ def _span(span: trace_pb2.Span, ours: Mapping[str, Any]) -> Span:
         attributes=attributes,
         events=events,
         error=_error(span, attributes, events),
-        bytes=span.ByteSize() + sum(len(str(value)) for value in ours.values()),
+        bytes=LINK_BYTES
+        + span.ByteSize()
+        + sum(len(str(value)) for value in ours.values())
+        + VALUE_BYTES * (_count(attributes) + sum(1 + _count(event.attributes) for event in events)),
     )
     return made if made.is_telling else made.only_link()
+
+
+def _count(value: Any) -> int:
+    """Return the number of values in an attribute."""
+    parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+    return len(parts) + sum(map(_count, parts))
 
 
 def _error(span: trace_pb2.Span, attributes: Mapping[str, Any], events: Iterable[Event]) -> str | None:

@@ -4,16 +4,17 @@ import math
 from collections.abc import Mapping
 from http import HTTPStatus
 from itertools import islice
-from typing import Any, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 import structlog
 from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from combee.adapters.ports import CombeeError, TransientError
 from combee.core.formats.intake import Unknown, unknown_fields
+from combee.core.text.forms import writable
 from combee.core.text.redact import redacted
 
 logger = structlog.get_logger()
@@ -27,13 +28,17 @@ MAX_PLACE = 100
 """Maximum length of a field's path in an error."""
 
 
+Told = Annotated[str, AfterValidator(writable)]
+"""A text that may quote a request, in which halves of surrogate pairs may stand."""
+
+
 class Wrong(BaseModel):
     """One error in a request, without the sent values."""
 
     model_config = ConfigDict(frozen=True)
 
-    where: str
-    detail: str
+    where: Told
+    detail: Told
 
 
 class Problem(BaseModel):
@@ -44,7 +49,7 @@ class Problem(BaseModel):
     type: str = Field("about:blank", description="`about:blank`: the title says it all")
     title: str
     status: int = Field(ge=400, le=599)
-    detail: str = ""
+    detail: Told = ""
     errors: tuple[Wrong, ...] = ()
     waiting: int = Field(
         0, ge=0, description="number of reflections waiting in the window of a playbook without a version"

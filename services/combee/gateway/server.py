@@ -56,7 +56,7 @@ async def listening(app: ASGIApp, context: Context) -> AsyncIterator[str]:
                 access_log=False,
                 server_header=False,
                 # Always h11: httptools, if installed, limits neither headers nor trailers.
-                http=guarded(connections, limits.head_timeout_s),
+                http=guarded(connections, limits),
                 h11_max_incomplete_event_size=limits.max_head_bytes,
                 proxy_headers=bool(proxies),
                 forwarded_allow_ips=list(proxies),

@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from combee.core.text.redact import SECRETS
+from combee.core.text.redact import PRIVATE_KEY, SECRETS
 from combee_schemas.marks import TextKind, rewritten
 from combee_schemas.topics import Published
 
@@ -20,10 +20,6 @@ CARD = re.compile(r"(?<![\d.,])[3-6][0-9](?:[ -]?[0-9]){11,17}(?![\d]|[.,]\d)")
 PHONE = re.compile(
     r"(?<![\w.,+-])(?:(?:\+|00)[1-9][0-9]{0,2}[ .-]?(?:\(0?[0-9]{1,4}\)[ .-]?)?[0-9]{1,4}(?:[ ./-]?[0-9]{2,4}){2,4}"
     r"|\([2-9][0-9]{2}\)[ .-]?[0-9]{3}[.-][0-9]{4}|[2-9][0-9]{2}-[2-9][0-9]{2}-[0-9]{4})(?![\w-]|[.,]\d)"
-)
-# The head of an encrypted key has single hyphens.
-PRIVATE_KEY = re.compile(
-    r"-----BEGIN ([A-Z ]{0,30}PRIVATE KEY(?: BLOCK)?)-----(?:[^-]|-(?!----)){0,20000}-----END \1-----"
 )
 BETWEEN = re.compile(r"[\s{},;](?<![:=)A-Z0-9\s]\s)(?<!(?i:bearer)\s)(?<!(?i:basic)\s)(?=[^\s:=])")
 """Where a text may be divided: at white space that no secret and no number contains, or after these signs."""

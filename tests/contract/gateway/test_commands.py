@@ -82,6 +82,26 @@ async def test_a_command_without_waiting_is_acknowledged() -> None:
         assert answer.json() == {**answer.json(), "done": False, "version": None}
 
 
+@pytest.mark.parametrize(
+    ("verb", "body", "status"),
+    [
+        ("revoke", {"rules": ["source:\ud800"]}, 404),
+        ("revoke", {"rules": ["text:\ud800"]}, 404),
+        ("branch", {"branch": "exp", "settings": {"\ud800": 1}}, 400),
+        ("flush", {"\ud800": 1}, 422),
+    ],
+)
+async def test_a_refusal_may_quote_half_of_a_surrogate_pair(
+    verb: str, body: dict[str, Any], status: int
+) -> None:
+    async with asked() as gateway:
+        await gateway.knows(version("support/refunds", 1))
+        answer = await gateway.client.post(
+            f"{PATH}/{verb}", content=json.dumps(body), headers={"content-type": "application/json"}
+        )
+    assert answer.status_code == status, answer.text
+
+
 async def test_what_cannot_be_done_is_refused_with_its_reason() -> None:
     async with running() as gateway:
         unknown: list[tuple[str, Any]] = [

@@ -2,8 +2,9 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+import socket
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,11 @@ import structlog
 
 from combee.adapters.clock import SystemClock
 from combee.adapters.memory import MemoryLog
+from combee.gateway import server
 from combee.gateway.access import access
+from combee.gateway.access.connections import Connections, Guarded
 from combee.gateway.access.throttle import WrongKeyThrottle, network
+from combee.gateway.app import build
 from combee.gateway.context import Context
 from support.gateway import CONFIGURED, KEYS, READER, WRITER, bearer, published, served, version
 from support.waiting import until
@@ -47,6 +51,25 @@ async def sockets(client: httpx.AsyncClient, count: int, said: bytes = b"") -> A
             pair[1].write(said)
             pairs.append(pair)
         yield pairs
+
+
+@asynccontextmanager
+async def unread(client: httpx.AsyncClient, count: int) -> AsyncIterator[None]:
+    """Ask without a key, on several connections, for more than their buffers hold, and read nothing."""
+    asked = request("GET", "/openapi.json", "") * 40
+    with ExitStack() as stack:
+        for _ in range(count):
+            one = stack.enter_context(socket.socket())
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            one.settimeout(0)
+            await asyncio.get_running_loop().sock_connect(one, (client.base_url.host, client.base_url.port))
+            one.send(asked)
+        yield
+
+
+def closed(lines: Sequence[Mapping[str, Any]], reason: str) -> int:
+    """Return how many connections the log says were closed for a reason."""
+    return sum(line["reasons"].get(reason, 0) for line in lines if line["event"] == "connections_closed")
 
 
 async def ended(reader: asyncio.StreamReader, within_s: float = 10.0) -> bytes:
@@ -201,6 +224,99 @@ async def test_one_key_has_so_many_connections_and_others_have_theirs() -> None:
         async with asyncio.timeout(10):  # they are counted while they are open
             while (await client.get(PATH, headers=bearer(READER))).status_code != 200:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
+
+
+async def test_answers_that_nobody_reads_are_dropped_at_their_deadline() -> None:
+    with structlog.testing.capture_logs() as lines:
+        async with doors(send_timeout_s=0.3) as (client, _), unread(client, 1):
+            await until(lambda: closed(lines, "an answer not read in time") == 1)
+
+
+async def test_clients_without_a_key_that_read_no_answer_are_limited_like_idle_ones() -> None:
+    with structlog.testing.capture_logs() as lines:
+        async with doors(unknown_per_address=3) as (client, _), unread(client, 8):
+            async with asyncio.timeout(20):  # each new connection closes those that are too many by then
+                while closed(lines, "too many from an address") < 5:
+                    answer = await client.get(PATH, headers=bearer(READER) | {"connection": "close"})
+                    assert answer.status_code == 200
+
+
+async def test_answers_that_nobody_reads_take_bounded_memory() -> None:
+    with structlog.testing.capture_logs() as lines:
+        async with doors(unread_bytes=200_000) as (client, _), unread(client, 6):
+            await until(lambda: closed(lines, "too many bytes of answers not read") > 0)
+            assert (await client.get(PATH, headers=bearer(READER))).status_code == 200
+
+
+async def test_no_request_is_begun_before_the_answer_to_the_last_one_was_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It would wait with its whole answer."""
+    begun: list[str] = []
+    paused: list[None] = []
+    inside = Guarded.pause_writing
+
+    def pause_writing(protocol: Guarded) -> None:
+        inside(protocol)
+        paused.append(None)
+
+    monkeypatch.setattr(Guarded, "pause_writing", pause_writing)
+
+    def application(context: Context) -> Any:
+        app = build(context)
+
+        async def counted(scope: Any, receive: Any, send: Any) -> None:
+            if scope["type"] == "http":
+                begun.append(scope["path"])
+            await app(scope, receive, send)
+
+        return counted
+
+    log = MemoryLog(SystemClock())
+    await published(log, version("support/refunds", 1))
+    with structlog.testing.capture_logs() as lines:
+        async with (
+            served(log, application, **CONFIGURED) as (address, _),
+            httpx.AsyncClient(base_url=address, timeout=20) as client,
+            unread(client, 1),
+        ):
+            await until(lambda: bool(paused))
+            assert (await client.get(PATH, headers=bearer(READER))).status_code == 200
+            answered = [line["path"] for line in lines if line["event"] == "request"]
+            assert answered.count("/openapi.json") == begun.count("/openapi.json") < 40
+
+
+async def test_requests_behind_an_answer_that_is_read_late_are_answered() -> None:
+    async with doors() as (client, _), sockets(client, 1, request("GET", "/openapi.json", "") * 80) as [pair]:
+        reader, writer = pair
+        writer.write(request("GET", "/healthz", "", Connection="close"))
+        await (await client.get(PATH, headers=bearer(READER))).aread()  # meanwhile its buffers fill
+        assert (await ended(reader, 30)).count(b"HTTP/1.1 200 OK") == 81
+
+
+async def test_refused_websockets_leave_no_connection_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise they are counted for ever, and each client that comes later and waits is closed."""
+    upgrade = request(
+        "GET",
+        "/_nicegui_ws/",
+        "",
+        Connection="Upgrade",
+        Upgrade="websocket",
+        Sec_WebSocket_Version="13",
+        Sec_WebSocket_Key="dGhlIHNhbXBsZSBub25jZQ==",
+    )
+    counted: list[Connections] = []
+
+    class Counted(Connections):
+        def __init__(self, *args: Any) -> None:
+            super().__init__(*args)
+            counted.append(self)
+
+    monkeypatch.setattr(server, "Connections", Counted)
+    async with doors() as (client, _):
+        async with sockets(client, 8, upgrade) as pairs:
+            assert all([b"401" in await ended(reader) for reader, _ in pairs])
+        await until(lambda: not len(counted[0]))
 
 
 # ---- keys

@@ -3,7 +3,8 @@
 import asyncio
 import json
 import socket
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, MutableMapping, Sequence
+from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
@@ -13,8 +14,11 @@ from combee.adapters.clock import SystemClock
 from combee.adapters.memory import MemoryLog
 from combee.adapters.ports import Outgoing, Record
 from combee.gateway import feed as feeding
+from combee.gateway.access.connections import Guarded
+from combee.gateway.endpoints.events import PART_BYTES, _Stream
 from combee.gateway.feed import Feed
 from combee.log.history import History, placed
+from combee.process import server as process_server
 from combee_schemas import topics
 from combee_schemas.playbook import Playbook
 from support.gateway import Event, Stream, labelled, published, served, version
@@ -224,6 +228,65 @@ async def test_a_slow_client_costs_no_memory_and_is_dropped() -> None:
             assert await _open_streams(client) == 0
 
     assert numbers(stream)[-1] == 59
+
+
+async def test_of_an_event_that_is_not_read_a_stream_keeps_a_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key may have a thousand streams."""
+    kept: list[int] = []
+    pausing = Guarded.pause_writing
+
+    def bind(*args: Any) -> socket.socket:
+        bound = process_server.bind(*args)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16_384)  # as on a slow network
+        return bound
+
+    def pause_writing(protocol: Guarded) -> None:
+        kept.append(protocol.transport.get_write_buffer_size())
+        pausing(protocol)
+
+    monkeypatch.setattr("combee.gateway.server.bind", bind)
+    monkeypatch.setattr(Guarded, "pause_writing", pause_writing)
+    log = MemoryLog(SystemClock())
+    await published(log, version(NAME, 1, "x" * 600_000))
+    async with served(log) as (address, _), httpx.AsyncClient(base_url=address) as client:
+        with socket.socket() as slow:
+            slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            slow.connect((client.base_url.host, client.base_url.port or 0))
+            slow.sendall(f"GET {EVENTS} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
+            await until(lambda: bool(kept))
+        stream = Stream(EVENTS)
+        await stream.read(client, until=reached(1))
+    assert numbers(stream) == [1]
+    assert max(kept) < 3 * PART_BYTES
+
+
+async def test_no_heartbeat_is_sent_within_an_event() -> None:
+    event = b"event: version\ndata: " + b"x" * 3 * PART_BYTES + b"\n\n"
+    sent: list[bytes] = []
+    is_read, is_second = asyncio.Event(), asyncio.Event()
+
+    async def events() -> AsyncGenerator[bytes, None]:
+        yield event
+
+    async def receive() -> dict[str, Any]:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        if body := message.get("body"):
+            sent.append(body)
+            if len(sent) > 1:
+                is_second.set()
+            await is_read.wait()
+
+    answering = asyncio.create_task(
+        _Stream(events(), ping=0.01)({"type": "http", "method": "GET"}, receive, send)
+    )
+    with pytest.raises(TimeoutError):  # heartbeats are due meanwhile
+        await asyncio.wait_for(is_second.wait(), 0.2)
+    is_read.set()
+    await answering
+    assert b"".join(sent).startswith(event)
 
 
 async def _open_streams(client: httpx.AsyncClient) -> int:

@@ -3,6 +3,8 @@
 import asyncio
 import gzip
 import json
+import threading
+import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -14,6 +16,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
     ExportTraceServiceResponse,
 )
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, KeyValue, KeyValueList
 from opentelemetry.proto.trace.v1 import trace_pb2
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans
 from opentelemetry.sdk.resources import Resource
@@ -259,11 +262,69 @@ async def test_what_is_no_request_is_refused(body: bytes, headers: dict[str, str
         assert answer.status_code == status
 
 
+def _of_one_span(**fields: Any) -> bytes:
+    spans = [ScopeSpans(spans=[trace_pb2.Span(**fields)])]
+    request = ExportTraceServiceRequest(resource_spans=[ResourceSpans(scope_spans=spans)])
+    body: bytes = request.SerializeToString()
+    return body
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        AnyValue(array_value=ArrayValue(values=[AnyValue(array_value=ArrayValue())] * 20_000)),
+        AnyValue(kvlist_value=KeyValueList(values=[KeyValue(key=f"{at:x}") for at in range(20_000)])),
+    ],
+    ids=["lists", "names"],
+)
+def test_a_span_that_waits_counts_with_what_it_takes_in_memory(value: AnyValue) -> None:
+    ids = {"trace_id": bytes(15) + b"1", "span_id": bytes(7) + b"1"}
+    call = KeyValue(key="gen_ai.operation.name", value=AnyValue(string_value="chat"))
+    body = _of_one_span(**ids, attributes=[call, KeyValue(key="x", value=value)])
+    tracemalloc.start()
+    try:
+        (span,), _ = decoded(body, "application/x-protobuf")
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert span.bytes > taken / 2
+
+
+def test_the_fields_of_a_request_are_counted_in_every_part_of_it() -> None:
+    pair = KeyValue(
+        key="a", value=AnyValue(string_value="b")
+    )  # with key, value and the value's text: 4 fields
+    body = _of_one_span(start_time_unix_nano=1, kind=1, flags=1, attributes=[pair, pair])
+    assert otlp._has_more_fields(body, 13)
+    assert not otlp._has_more_fields(body, 14)
+    for cut in range(len(body)):  # the parser refuses it
+        assert not otlp._has_more_fields(body[:cut], 14)
+    assert not otlp._has_more_fields(b"\xff" * 100, 100)
+
+
+async def test_one_request_is_decoded_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In memory it is many times as large."""
+    both = threading.Barrier(2)
+
+    def decoded(body: bytes, media: str) -> Any:
+        with pytest.raises(threading.BrokenBarrierError):
+            both.wait(0.3)
+        both.reset()
+        return inside(body, media)
+
+    inside = otlp.decoded
+    monkeypatch.setattr(otlp, "decoded", decoded)
+    async with asked() as gateway:
+        headers = {"content-type": "application/json"}
+        sent = [gateway.client.post(PATH, content=b"{}", headers=headers) for _ in range(2)]
+        assert [answer.status_code for answer in await asyncio.gather(*sent)] == [200, 200]
+
+
 @pytest.mark.parametrize(
     ("body", "media"),
     [
         (b"\x0a\x00" * (otlp.MAX_SPANS + 1), "application/x-protobuf"),
-        (to_json({"resourceSpans": [{}] * (otlp.MAX_JSON_VALUES + 1)}), "application/json"),
+        (to_json({"resourceSpans": [{}] * (otlp.MAX_VALUES + 1)}), "application/json"),
         (
             ExportTraceServiceRequest(
                 resource_spans=[
@@ -272,8 +333,10 @@ async def test_what_is_no_request_is_refused(body: bytes, headers: dict[str, str
             ).SerializeToString(),
             "application/x-protobuf",
         ),
+        (_of_one_span(attributes=[KeyValue()] * otlp.MAX_VALUES), "application/x-protobuf"),
+        (_of_one_span(events=[trace_pb2.Span.Event()] * otlp.MAX_VALUES), "application/x-protobuf"),
     ],
-    ids=["resources", "json", "spans"],
+    ids=["resources", "json", "spans", "attributes", "events"],
 )
 async def test_a_request_of_tiny_parts_is_refused_before_they_are_read(body: bytes, media: str) -> None:
     """Each takes two bytes there, and hundreds in memory."""

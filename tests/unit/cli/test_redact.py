@@ -37,6 +37,20 @@ from support.rows import each_row
         (r"http:\/\/h:8080\/to\/a@b", r"http:\/\/h:8080\/to\/a@b"),
         ("http://[::1]:8080/to/a@b", "http://[::1]:8080/to/a@b"),
         ('{"at":"redis://h:6379","to":"a@b"}', '{"at":"redis://h:6379","to":"a@b"}'),
+        ("-----BEGIN PRIVATE KEY-----\nab+/=\ncd\n-----END PRIVATE KEY-----", "***"),
+        (
+            r'{"arguments": "{\"password\": \"hunter22!\", \"x\": 1}"}',
+            r'{"arguments": "{\"password\": \"***\", \"x\": 1}"}',
+        ),
+        (r'"\\\"api_key\\\":\\\"zzzzzzzz\\\""', r'"\\\"api_key\\\":\\\"***\\\""'),
+        ("password: hunter\\22!", "password: ***"),
+        ("Authorization: Token zzzzzzzzzzzz", "Authorization: Token ***"),
+        ("COMBEE_GATEWAY_KEY=5f3c0a1b2c3d4e5f5f3c0a1b next", "COMBEE_GATEWAY_KEY=*** next"),
+        ("PARTITION_KEY=customer_number of the order 7", "PARTITION_KEY=customer_number of the order 7"),
+        ("sk_live" + "_0123456789abcdefABCDEF", "***"),
+        ("npm_0123456789abcdefABCDEF", "***"),
+        ("SG.0123456789abcdef.ABCDEF0123", "***"),
+        ("task_live_0123456789abcdefABCDEF", "task_live_0123456789abcdefABCDEF"),
         ("task-abcdefghij and disk-abcdefghij", "task-abcdefghij and disk-abcdefghij"),
         ("the token budget is 16000 tokens", "the token budget is 16000 tokens"),
         ("use sk-learn and basic arithmetic", "use sk-learn and basic arithmetic"),
@@ -47,9 +61,15 @@ def test_what_looks_like_a_secret_is_hidden_and_the_rest_is_not(text: str, shown
 
 
 def test_secrets_are_found_by_the_name_of_their_field_too() -> None:
-    data = {"metadata": [{"api_key": "plain", "usage": {"tokens_in": 7}}], "note": "sk-abcdefgh1234"}
-    assert redacted_deep(data) == {
-        "metadata": [{"api_key": "***", "usage": {"tokens_in": 7}}],
+    named = {
+        "api_key": "plain",
+        "clientSecret": "plain",
+        "secret_access_key": "plain",
+        "usage": {"tokens_in": 7},
+    }
+    hidden = dict.fromkeys(named, "***") | {"usage": {"tokens_in": 7}}
+    assert redacted_deep({"metadata": [named], "note": "sk-abcdefgh1234"}) == {
+        "metadata": [hidden],
         "note": "***",
     }
 

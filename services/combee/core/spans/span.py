@@ -12,7 +12,7 @@ EVALUATION = "gen_ai.evaluation.result"
 PLAYBOOK, SUCCESS, FEEDBACK = "combee.playbook", "combee.success", "combee.feedback"
 OWN = frozenset({PLAYBOOK, SUCCESS, FEEDBACK})
 """Combee's attributes: the playbook of a run, and its result."""
-LINK_BYTES = 200
+LINK_BYTES = 600
 """Estimated bytes of a span that only links a child to its parent."""
 
 

@@ -17,16 +17,35 @@ SHAPES = (
     r"gsk_[A-Za-z0-9]{16,}",
     r"AIza[A-Za-z0-9_-]{30,}",
     r"(?:AKIA|ASIA)[A-Z0-9]{12,}",
+    r"(?:[rs]k_(?:live|test)|whsec|npm)_[A-Za-z0-9_]{16,}",
+    r"(?:xapp|pypi|GOCSPX)-[A-Za-z0-9_-]{16,}",
+    r"(?:SG|hvs|ya29)\.[A-Za-z0-9_.-]{20,}",
 )
 """Keys with known prefixes."""
 
 KEY = re.compile(rf"{JWT}|{BEGIN}(?:{'|'.join(SHAPES)})")
-BEARER = re.compile(r"(?i)(bearer\s+|authorization[\"']?\s*[:=]\s*[\"']?basic\s+)[A-Za-z0-9._~+/=-]{8,}")
+# JSON in a text of JSON has backslashes before its quotation marks.
+QUOTE = r"\\{0,8}[\"']?"
+VALUE = r"(?!\*\*\*)(?:[^\s\"',;}&\\]|\\(?!\\{0,7}[\"']))"
+BEARER = re.compile(
+    rf"(?i)(bearer\s+|authorization{QUOTE}\s*[:=]\s*{QUOTE}(?:basic|token|apikey)\s+)[A-Za-z0-9._~+/=-]{{8,}}"
+)
 NAMED = re.compile(
     r"(?i)((?:api[_-]?key|access[_-]?key|secret(?:[_-]?key)?|(?:auth|access|refresh)[_-]?token|password|passwd)"
-    r"[\"']?\s*[:=]\s*[\"']?)(?!\*\*\*)[^\s\"',;}&]{6,}"
+    rf"{QUOTE}\s*[:=]\s*{QUOTE}){VALUE}{{6,}}"
 )
-SECRET_NAME = re.compile(r"(?i)(?:^|[_-])(?:api_?key|apikey|token|secret|password|passwd|authorization)$")
+VARIABLE = re.compile(
+    rf"(\b[A-Z][A-Z0-9_]{{0,60}}_(?:KEY|TOKEN){QUOTE}\s*[:=]\s*{QUOTE})(?=\S{{0,80}}[0-9]){VALUE}{{16,}}"
+)
+"""A variable of the environment that is called a key or a token, with a value of some length that has a digit."""
+# The head of an encrypted key has single hyphens.
+PRIVATE_KEY = re.compile(
+    r"-----BEGIN ([A-Z ]{0,30}PRIVATE KEY(?: BLOCK)?)-----(?:[^-]|-(?!----)){0,20000}-----END \1-----"
+)
+SECRET_NAME = re.compile(
+    r"(?i:(?:^|[_-])(?:api_?key|apikey|token|secret|password|passwd|authorization|(?:access|secret|private)_?key)$)"
+    r"|[a-z](?:ApiKey|Token|Secret|Password|AccessKey|SecretKey|PrivateKey)$"
+)
 # A password may contain slashes unless the part before the first one ends it, or is a port. It ends before the next
 # address, so that a text of addresses is read once.
 AUTHORITY = re.compile(
@@ -39,12 +58,15 @@ SHORTEST = len("://:x@")
 """Length of the shortest match of any pattern: a body may have a million shorter texts."""
 BEGINNINGS = (
     *("sk-", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "xox", "hf_", "gsk_"),
-    *("aiza", "akia", "asia", "eyj"),
+    *("aiza", "akia", "asia", "eyj", "k_live_", "k_test_", "whsec_", "npm_", "xapp-", "pypi-", "gocspx-"),
+    *("sg.", "hvs.", "ya29."),
 )
 SECRETS: tuple[tuple[re.Pattern[str], str, tuple[str, ...]], ...] = (
+    (PRIVATE_KEY, HIDDEN, ("private key",)),
     (KEY, HIDDEN, BEGINNINGS),
-    (BEARER, rf"\1{HIDDEN}", ("bearer", "basic")),
+    (BEARER, rf"\1{HIDDEN}", ("bearer", "authorization")),
     (NAMED, rf"\1{HIDDEN}", ("key", "secret", "token", "passw")),
+    (VARIABLE, rf"\1{HIDDEN}", ("_key", "_token")),
     (AUTHORITY, rf"\1{HIDDEN}@", ("://", ":\\/\\/")),
 )
 """Per kind of secret: its pattern, its replacement, and lower-case strings one of which every match contains."""

@@ -32,7 +32,9 @@ class Connection:
         self.transport = transport
         self.caller: Caller | None = None
         self.is_busy = False
-        """Whether one of its requests is being answered."""
+        """Whether one of its requests is being answered, and the client reads the answer."""
+        self.unread_bytes = 0
+        """Bytes of a whole answer that wait until its client reads."""
         self.is_upgraded = False
         """Whether it became a websocket, whose end is not reported."""
         self._of = of
@@ -88,8 +90,8 @@ class Connections:
 
     def _shorten(self, waiting: Collection[Connection], most: int, reason: str) -> None:
         # A connection whose request is being answered waits for the server, not the server for it.
-        idle = [reflection for reflection in waiting if not reflection.is_busy]
-        for connection in idle[: max(len(waiting) - most, 0)]:
+        idle = [connection for connection in waiting if not connection.is_busy]
+        for connection in idle[: max(len(idle) - most, 0)]:
             self.end(connection, reason)
 
     def admit(self, connection: Connection, caller: Caller) -> None:
@@ -102,6 +104,14 @@ class Connections:
         self.closed(connection)
         connection.caller = caller
         of_key.add(connection)
+
+    def unread(self, connection: Connection, size: int) -> None:
+        """Count bytes of a whole answer that its client does not read yet; close it if its key has too many."""
+        connection.unread_bytes = size
+        caller = connection.caller
+        same = self._by_key[caller.name] if caller is not None else self._unknown
+        if sum(each.unread_bytes for each in same) > self._limits.unread_bytes:
+            self.end(connection, "too many bytes of answers not read")
 
     def closed(self, connection: Connection) -> None:
         """Forget a connection."""
@@ -125,8 +135,12 @@ class Connections:
         self._closed[reason] += 1
 
     def turn(self, holds: Callable[[Caller], bool]) -> None:
-        """Close the connections of removed keys, and log the closed connections; called every second."""
-        for connection in [connection for of_key in self._by_key.values() for connection in of_key]:
+        """Close the connections of removed keys, forget websockets that ended, and log closed connections.
+
+        Called every second.
+        """
+        of_keys = [connection for of_key in self._by_key.values() for connection in of_key]
+        for connection in (*self._unknown, *of_keys):
             if connection.caller is not None and not holds(connection.caller):
                 self.end(connection, f"key removed: {connection.caller.name}")
             elif connection.is_upgraded and connection.transport.is_closing():
@@ -137,10 +151,10 @@ class Connections:
 
 
 class Guarded(FramedProtocol):
-    """uvicorn's protocol with counted connections, which are closed if no request arrives in time."""
+    """uvicorn's protocol with counted connections, closed if no request arrives or no answer is read in time."""
 
     counted_by: ClassVar[Connections]
-    head_timeout_s: ClassVar[float]
+    limits: ClassVar[GatewayLimits]
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
@@ -161,8 +175,30 @@ class Guarded(FramedProtocol):
 
     def on_response_complete(self) -> None:
         """Start the deadline of the next request."""
+        if self.flow.write_paused:
+            self.counted_by.unread(self._counted, self.transport.get_write_buffer_size())
         super().on_response_complete()
         self._await_head()
+
+    def pause_writing(self) -> None:
+        """Start the deadline of an answer that the client does not read."""
+        super().pause_writing()
+        self._await_head()
+
+    def resume_writing(self) -> None:
+        """End that deadline, and begin the next request."""
+        super().resume_writing()
+        self._counted.unread_bytes = 0
+        self.flow.resume_reading()
+        self.handle_events()
+        self._await_head()
+
+    def handle_events(self) -> None:
+        """Begin no request before the answer to the last one was read."""
+        if self.flow.write_paused:
+            self.flow.pause_reading()
+        else:
+            super().handle_events()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget it."""
@@ -182,11 +218,13 @@ class Guarded(FramedProtocol):
 
     def _await_head(self) -> None:
         is_answering = self.cycle is not None and not self.cycle.response_complete
-        self._counted.is_busy = is_answering or self._counted.is_upgraded
+        self._counted.is_busy = (is_answering and not self.flow.write_paused) or self._counted.is_upgraded
         if self._counted.is_busy:
             self._let_be()
         elif self._deadline is None:
-            self._deadline = self.loop.call_later(self.head_timeout_s, self._too_late)
+            limits = self.limits
+            timeout_s = limits.send_timeout_s if is_answering else limits.head_timeout_s
+            self._deadline = self.loop.call_later(timeout_s, self._too_late)
 
     def _let_be(self) -> None:
         if self._deadline is not None:
@@ -194,14 +232,17 @@ class Guarded(FramedProtocol):
             self._deadline = None
 
     def _too_late(self) -> None:
-        self.counted_by.end(self._counted, "no request in time")
+        is_unread = self.flow.write_paused
+        self.counted_by.end(
+            self._counted, "an answer not read in time" if is_unread else "no request in time"
+        )
 
 
-def guarded(counted: Connections, timeout_s: float) -> type[Guarded]:
+def guarded(counted: Connections, gateway_limits: GatewayLimits) -> type[Guarded]:
     """Return the protocol of one server."""
 
     class Bound(Guarded):
         counted_by = counted
-        head_timeout_s = timeout_s
+        limits = gateway_limits
 
     return Bound

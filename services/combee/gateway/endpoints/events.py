@@ -3,6 +3,7 @@
 A client that reads too slowly is dropped, and continues from ``history`` when it reconnects with ``Last-Event-ID``.
 """
 
+import asyncio
 import re
 from collections import Counter, OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -13,7 +14,7 @@ import structlog
 from fastapi import APIRouter, Depends, Header, Query, Response
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from sse_starlette.sse import SendTimeoutError
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from combee.adapters.ports import TransientError
 from combee.core.commands import is_deleted
@@ -36,6 +37,8 @@ logger = structlog.get_logger()
 
 EVENT_ID = re.compile(r"(?P<version>[0-9]{1,10})(?:@(?P<place>[0-9]{1,18}))?")
 EVENTS_KEPT = 64
+PART_BYTES = 1 << 16
+"""Bytes of an event that are sent at a time: the server keeps what a client does not read, for each stream."""
 RETRY_MS = 1000
 """Time before a client reconnects, unless the client has its own."""
 LabelsTold = dict[str, LabelEvent]
@@ -202,8 +205,18 @@ class _Stream(EventSourceResponse):
     """A response whose client may be dropped, which is no error of the gateway."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        sending = asyncio.Lock()
+
+        async def send_in_parts(message: Message) -> None:
+            body = message.get("body", b"")
+            ends = range(PART_BYTES, len(body), PART_BYTES)
+            async with sending:  # no heartbeat within an event
+                for end in ends:
+                    await send({**message, "body": body[end - PART_BYTES : end], "more_body": True})
+                await send({**message, "body": body[len(ends) * PART_BYTES :]} if ends else message)
+
         try:
-            await super().__call__(scope, receive, send)
+            await super().__call__(scope, receive, send_in_parts)
         except* SendTimeoutError:  # of an event, of a heartbeat, or of both
             logger.info("stream_dropped", reason="the client read nothing for too long")
 

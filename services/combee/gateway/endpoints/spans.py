@@ -133,6 +133,7 @@ def router(context: Context) -> APIRouter:
     routes = APIRouter()
     receiver = Receiver(context)
     most = context.limits.max_body_bytes
+    decoding = asyncio.Lock()  # one request at a time: in memory it is many times as large
     is_installed = _has("opentelemetry.proto")
 
     @routes.post(PATH, include_in_schema=False)
@@ -148,7 +149,8 @@ def router(context: Context) -> APIRouter:
             raise Refusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"send {' or '.join(MEDIA)}")
         encoding = request.headers.get("content-encoding", "").strip().lower()
         body = otlp.inflated(await request.body(), encoding, most)
-        spans, invalid = await asyncio.to_thread(otlp.decoded, body, media)
+        async with decoding:
+            spans, invalid = await asyncio.to_thread(otlp.decoded, body, media)
         rejected = await receiver.take(caller, spans)
         rejected += Counter({"spans without valid ids": invalid})
         message = "; ".join(f"{count} spans: {reason}" for reason, count in rejected.most_common(MAX_REASONS))
