@@ -57,7 +57,7 @@ PERSONAL: tuple[tuple[str, re.Pattern[str], re.Pattern[str], Callable[[str], boo
     ("card", NUMBER, CARD, is_card),
     ("phone", NUMBER, PHONE, _always),
 )
-"""Kind, a pattern that is quickly searched and without which there is no match, pattern, further check.
+"""Kind, a quick pattern without which there is no match, the pattern, a further check of the match.
 
 A match is replaced by ``[kind]``."""
 

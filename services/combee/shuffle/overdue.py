@@ -17,7 +17,7 @@ ANSWERING_S = 60.0
 
 
 class Overdue:
-    """Checks batches in flight. A batch is given up only after the model has answered calls for a whole time-out."""
+    """Checks batches in flight; only time during which the model answers counts towards giving a batch up."""
 
     def __init__(self, cutter: Cutter, retries: int) -> None:
         self._cutter = cutter

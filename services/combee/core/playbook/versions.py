@@ -56,7 +56,7 @@ COMMANDS_REMEMBERED = 50
 PART_BYTES = 256 << 10
 """Maximum bytes of the revoked ids in one command or one version, which leaves room for its other fields."""
 WITHOUT_EFFECT: frozenset[ChangeKind] = frozenset({"dropped", "superseded", "echo", "duplicate", "conflict"})
-"""Kinds of changes after which all entries are as before."""
+"""Kinds of changes that neither add, remove nor reword an entry."""
 
 
 class InapplicableError(ValueError):
