@@ -59,7 +59,7 @@ def ledger(
     Exit 1 if one is lost or counted twice, or a rule fails.
     """
     settings = deployed_settings(bootstrap_servers=bootstrap_servers)
-    with _uncollected():
+    with _without_gc():
         report = asyncio.run(_account(settings, checkpoint or _default_file(settings), full=full))
     if as_json:
         print_json(report.model_dump(mode="json"))
@@ -70,8 +70,8 @@ def ledger(
 
 
 @contextmanager
-def _uncollected() -> Iterator[None]:
-    """Disable garbage collection: the records read have no cycles, and each collection would scan all of them."""
+def _without_gc() -> Iterator[None]:
+    """Disable garbage collection: it would scan all records again and again, and they have no reference cycles."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -87,7 +87,7 @@ async def _account(settings: Settings, file: Path | None, *, full: bool) -> Ledg
         with reading() as progress:
             read = await account(log, before, now_ms=SystemClock().now_ms(), on_progress=progress)
     if read.remark:
-        remark(f"read from the beginning, because the checkpoint was not enough: {read.remark}")
+        remark(f"read from the beginning, because the checkpoint cannot be continued: {read.remark}")
     if file is not None and read.checkpoint is not None:
         _write(file, read.checkpoint)
     return read.report
@@ -144,7 +144,7 @@ def _print(report: LedgerReport) -> None:
 
 
 def _print_traces(console: Console, report: LedgerReport) -> None:
-    names = ("acknowledged", "reflected", "pending", "dead_lettered", "duplicates", "lost")
-    table = Table("traces", *(name.replace("_", "-") for name in names[1:]), box=None)
-    table.add_row(*(str(getattr(report.traces, name)) for name in names))
+    names = ("reflected", "pending", "dead_lettered", "duplicates", "lost")
+    table = Table("traces", *(name.replace("_", "-") for name in names), box=None)
+    table.add_row(*(str(getattr(report.traces, name)) for name in ("acknowledged", *names)))
     console.print(table)

@@ -1,4 +1,4 @@
-"""What may be asked about the nodes of a batch, and the parts of the answer, as values; pure."""
+"""The model calls that a batch's nodes may make (``Call``), and what came of each (``Part``); pure."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

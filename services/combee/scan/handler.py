@@ -183,9 +183,9 @@ class ScanHandler:
         if len(gathering.children) < len(wanted):
             took_s = tuple(gathering.took_s.values())
             grace_s = stragglers.grace_s(child.plan, level, gathering.results, took_s)
+            # Without a grace period the wait ends once the parent's result is written, or its batch has a version.
             await self._wait(gathering.done, grace_s)
             if grace_s is None:
-                # Its parent is done, so this record may be committed.
                 return
         async with self._locks.setdefault(node.id, asyncio.Lock()):
             if not self._is_done(child, node):
@@ -208,8 +208,8 @@ class ScanHandler:
         manifest = await self.manifests.find(await self.manifests.place_of(record))
         if manifest is None:
             return []
-        through = {seen.offset for seen in result.seen if seen.ok} & manifest.members.keys()
-        name, own_ids = playbook_of(record.plan.playbook), {at: manifest.members[at] for at in through}
+        covered = {seen.offset for seen in result.seen if seen.ok} & manifest.members.keys()
+        name, own_ids = playbook_of(record.plan.playbook), {at: manifest.members[at] for at in covered}
         read = await reflections_at(self._log, name, own_ids)
         return [GroupMember(offset=at, reflection=reflection) for at, reflection in read.items()]
 

@@ -1,4 +1,4 @@
-"""Redaction of personal data and secrets before sending; finds are counted, never shown."""
+"""Redaction of personal data and secrets before sending. What is found is counted and never shown."""
 
 import re
 from collections import Counter
@@ -22,7 +22,10 @@ PHONE = re.compile(
     r"|\([2-9][0-9]{2}\)[ .-]?[0-9]{3}[.-][0-9]{4}|[2-9][0-9]{2}-[2-9][0-9]{2}-[0-9]{4})(?![\w-]|[.,]\d)"
 )
 BETWEEN = re.compile(r"[\s{},;](?<![:=)A-Z0-9\s]\s)(?<!(?i:bearer)\s)(?<!(?i:basic)\s)(?=[^\s:=])")
-"""Where a text may be divided: at white space that no secret and no number contains, or after these signs."""
+"""A place where a text may be divided without dividing a secret or a number.
+
+It is after white space, a brace, a comma or a semicolon, but not after white space that follows a digit, a capital
+letter, ``:``, ``=``, ``)``, ``bearer`` or ``basic``, or that ``:`` or ``=`` follows."""
 
 
 def is_card(digits: str) -> bool:
@@ -50,13 +53,15 @@ PERSONAL: tuple[tuple[str, re.Pattern[str], re.Pattern[str], Callable[[str], boo
     ("card", NUMBER, CARD, is_card),
     ("phone", NUMBER, PHONE, _always),
 )
-"""Kind, substring required for a match, pattern, further check; a find is replaced by ``[kind]``."""
+"""Kind, a quick pattern without which there is no match, the pattern, a further check of the match.
+
+A match is replaced by ``[kind]``."""
 
 
 class Redactor:
     """The default redactor of e-mail addresses, phone, card and account numbers, keys, tokens and passwords.
 
-    ``counts`` has the number of finds by kind. Numbers that only look like one of these stay, because agents learn
+    ``counts`` has the number of matches by kind. Numbers that only look like one of these stay, because agents learn
     from figures.
     """
 
@@ -64,7 +69,7 @@ class Redactor:
         self.counts: Counter[str] = Counter()
 
     def __call__(self, text: str) -> str:
-        """Return the text with each find replaced by its kind, or by ``***``."""
+        """Return the text with each match replaced: personal data by ``[kind]``, secrets by ``***``."""
         text, count = PRIVATE_KEY.subn("***", text)
         self._count("secret", count)
         return "".join(map(self._chunk, chunks(text)))
@@ -93,7 +98,10 @@ class Redactor:
 
 
 def chunks(text: str, size: int = CHUNK) -> Iterator[str]:
-    """Yield a text in parts; no secret and no number is divided, unless nothing else can be for half a part."""
+    """Yield a text in parts of at most ``size`` characters.
+
+    Each part ends at the last place of ``BETWEEN`` in its second half; if there is none, a secret may be divided.
+    """
     start = 0
     while len(text) - start > size:
         end = start + size

@@ -17,7 +17,7 @@ ANSWERING_S = 60.0
 
 
 class Overdue:
-    """Checks batches in flight; only time during which the model answers counts against them."""
+    """Checks batches in flight; only time during which the model answers counts towards giving a batch up."""
 
     def __init__(self, cutter: Cutter, retries: int) -> None:
         self._cutter = cutter
@@ -31,7 +31,7 @@ class Overdue:
         self._answered_at = self._clock.monotonic()
 
     async def look_after(self, state: ShuffleState, passed: float) -> None:
-        """Write overdue batches again, or give them up; ``passed``: seconds since the last check."""
+        """Write overdue batches again, or give them up; ``passed`` is the number of seconds since the last check."""
         now = self._clock.monotonic()
         answered_s = min(passed, ANSWERING_S) if now - self._answered_at <= ANSWERING_S else 0.0
         for in_flight in state.manifests.all_in_flight():
@@ -40,9 +40,9 @@ class Overdue:
             is_overdue = now - in_flight.since >= self._timeout_s
             # Its version may have come while another batch was written.
             if is_overdue and state.manifests.is_in_flight(in_flight):
-                await self._again_or_never(state, in_flight)
+                await self._retry_or_give_up(state, in_flight)
 
-    async def _again_or_never(self, state: ShuffleState, in_flight: InFlight) -> None:
+    async def _retry_or_give_up(self, state: ShuffleState, in_flight: InFlight) -> None:
         plan, tries = in_flight.batch.plan, in_flight.emissions
         logger.error(
             "batch_overdue",
@@ -74,14 +74,14 @@ class Overdue:
         await self._write(state, in_flight, [topics.UPDATES.record(update)])
 
     async def _write(self, state: ShuffleState, in_flight: InFlight, outgoing: Sequence[Outgoing]) -> None:
-        origins = await self._cut_in(state, in_flight)
+        origins = await self._span_of_cut(state, in_flight)
         with self._cutter.tracing.gathered("batch again", origins, notes_of(in_flight.batch)):
             async with state.transactor.transaction() as transaction:
                 await transaction.send(*outgoing)
         in_flight.since = self._clock.monotonic()
         in_flight.emissions += 1
 
-    async def _cut_in(self, state: ShuffleState, in_flight: InFlight) -> list[Origin]:
+    async def _span_of_cut(self, state: ShuffleState, in_flight: InFlight) -> list[Origin]:
         """Return the span in which a batch was cut, from its manifest's headers."""
         tracing = self._cutter.tracing
         if tracing is NO_TRACING:

@@ -10,8 +10,9 @@ The path of a record to its batch; read the modules in this order:
    attempt.
 2. The state of the partition takes it (``partition.py``): ``ShuffleState.wait`` puts it into the window of each
    line that learns from it, or counts it as a repeat.
-3. ``_close`` asks whether the window may close: ``due`` (``core/batching/window.py``). ``_process`` calls it for a
-   full window, ``_cut_due`` for every other reason, once a turn.
+3. ``_close`` asks whether the window may close: ``due`` (``core/batching/window.py``). ``_process`` calls it after
+   each record for a window that is full. ``_cut_due``, which begins and ends a turn, calls it for windows that have
+   waited long enough, were flushed, or may go on because a version appeared.
 4. It asks what the batch must wait for: ``BatchRules.waits_for`` (``rules.py``).
 5. ``ShuffleState.take`` removes the batch's reflections from the window, and ``Cutter.cut`` (``cutting.py``) writes
    manifest, groups and offsets in one transaction. They follow from ``plan_batch``, ``plan_shape`` and
@@ -241,7 +242,7 @@ class Shuffler:
         if state.is_outbox_full:
             await self._cutter.commit(state)
         if record.topic == REFLECTIONS and self._states.get(state.number) is state:
-            # Every other reason to close is checked once a turn.
+            # ``_cut_due`` checks every other reason to close.
             for line in state.lines(key_of(record)):
                 window = state.windows.get(line)
                 if window is not None and len(window.waiting) >= self._rules.batch_size(state, line):

@@ -68,6 +68,6 @@ class Law:
 
 
 LAW = Law(half_tokens=1_430.0, steepness=0.775)
-"""Both constants are fitted by benchmarks/fit_overload.py to the number of entries that naive ACE leaves per update
-(method.md section 1) and to nothing else. This row does not determine the counting rule: docs/design/simulation.md
-describes the consequences."""
+"""Both constants are fitted by benchmarks/fit_overload.py to the number of entries per update of naive ACE in the
+paper's figure, and to nothing else. Other counting rules fit it, too: docs/design/simulation.md names them and what
+follows."""

@@ -1,4 +1,4 @@
-"""Waits between the attempts of a call, including the wait a server asks for."""
+"""Waits between the attempts of a call, also those that a server asks for."""
 
 import math
 import time
@@ -27,7 +27,7 @@ class RetryPolicy:
 
 
 class RetryWaits:
-    """The waits of one call, in stamina's form."""
+    """Decides after each failure of one call how long to wait; stamina calls it."""
 
     def __init__(self, policy: RetryPolicy) -> None:
         self._policy = policy
@@ -44,13 +44,13 @@ class RetryWaits:
         """Return the wait in seconds, True for the usual back-off, False for no further attempt."""
         if not isinstance(error, CallFailedError):
             return False
-        wait_s = self._wished_s(error)
+        wait_s = self._requested_wait_s(error)
         limit_s = self._policy.give_up_after_s
         if limit_s is not None and self._failing_for_s + (wait_s or 0.0) >= limit_s:
             return False
         return True if wait_s is None else wait_s
 
-    def _wished_s(self, error: CallFailedError) -> float | None:
+    def _requested_wait_s(self, error: CallFailedError) -> float | None:
         if error.permanent:
             return self._policy.permanent_wait_s
         if error.retry_after_s is None:
@@ -87,10 +87,10 @@ async def tried(
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
     """Return the seconds to wait by a reply's headers, or None."""
     milliseconds = _number(headers.get("retry-after-ms"))
-    wish = headers.get("retry-after")
-    seconds = milliseconds / 1000 if milliseconds is not None else _number(wish)
-    if seconds is None and wish:
-        seconds = _until(wish, headers.get("date"))
+    requested = headers.get("retry-after")
+    seconds = milliseconds / 1000 if milliseconds is not None else _number(requested)
+    if seconds is None and requested:
+        seconds = _until(requested, headers.get("date"))
     return None if seconds is None else min(max(seconds, 0.0), LONGEST_S)
 
 
@@ -102,9 +102,9 @@ def _number(text: str | None) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _until(wish: str, date: str | None) -> float | None:
+def _until(requested: str, date: str | None) -> float | None:
     # Both times are the server's: the clocks' difference does not matter.
     try:
-        return (parsedate_to_datetime(wish) - parsedate_to_datetime(date or "")).total_seconds()
+        return (parsedate_to_datetime(requested) - parsedate_to_datetime(date or "")).total_seconds()
     except (ValueError, TypeError):
         return None

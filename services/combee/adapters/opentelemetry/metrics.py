@@ -1,4 +1,4 @@
-"""Prometheus' families as OTLP metrics, under their own names: the metrics of /metrics are sent unchanged.
+"""Converts Prometheus metrics to OTLP: the metrics of /metrics are sent under the same names.
 
 OpenTelemetry's SDK for Python cannot read another library's registry, and its instruments cannot take a histogram
 that is already counted.
@@ -36,7 +36,7 @@ class Sample(Protocol):
 
     @property
     def name(self) -> str:
-        """The family's, with a suffix."""
+        """The name of its metric, with a suffix such as ``_bucket``."""
 
     @property
     def labels(self) -> Mapping[str, str]:
@@ -48,11 +48,11 @@ class Sample(Protocol):
 
 
 class Family(Protocol):
-    """A metric of Prometheus."""
+    """A metric of Prometheus with its samples."""
 
     @property
     def name(self) -> str:
-        """Its name, of a counter without the suffix."""
+        """Its name; a counter's name has no suffix ``_total`` here."""
 
     @property
     def documentation(self) -> str:
@@ -64,7 +64,7 @@ class Family(Protocol):
 
     @property
     def samples(self) -> Sequence[Sample]:
-        """Its lines."""
+        """Its lines in /metrics."""
 
 
 Collect = Callable[[], Iterable[Family]]
@@ -101,7 +101,7 @@ def _metrics(family: Family, period: Period) -> Iterator[Metric]:
 
 
 def _series(samples: Iterable[Sample]) -> Iterable[tuple[Mapping[str, str], list[Sample]]]:
-    """Return the samples of a histogram by their labels without the bound of a bucket."""
+    """Return the samples of a histogram, grouped by their labels; the label ``le`` does not count."""
     series: dict[tuple[tuple[str, str], ...], list[Sample]] = {}
     for sample in samples:
         own = tuple(sorted((name, value) for name, value in sample.labels.items() if name != LE))
@@ -110,7 +110,7 @@ def _series(samples: Iterable[Sample]) -> Iterable[tuple[Mapping[str, str], list
 
 
 def _histogram(labels: Mapping[str, str], group: Iterable[Sample], period: Period) -> HistogramDataPoint:
-    """Return one point; a bucket of Prometheus includes the counts of the buckets below it."""
+    """Return one point. Each bucket of Prometheus also counts the buckets below it, those of OTLP do not."""
     counts: dict[float, float] = {}
     total = 0.0
     for sample in group:

@@ -1,8 +1,11 @@
 """The next version of a playbook; pure, so that history replayed gives the same snapshots.
 
-``after_update`` is what a batch makes of a version: it asks ``trust`` what counts, applies it to a draft (``draft``),
-asks ``trust`` what agents are shown of that, keeps the token budget, audits the result, and adds the bookkeeping that
-every version has (``next_version``).
+``after_update`` applies a batch to a version:
+
+1. ``trust`` decides which operations count; they are applied to a draft (``draft``).
+2. ``trust`` decides which entries of the draft agents are shown.
+3. Entries beyond the token budget are evicted, and the result is audited.
+4. ``next_version`` adds the fields that every version has.
 """
 
 from collections import Counter
@@ -51,9 +54,9 @@ Applied = tuple[Draft, tuple[str, ...], tuple[Entry, ...]]
 
 COMMANDS_REMEMBERED = 50
 PART_BYTES = 256 << 10
-"""Maximum bytes of the ids that one command revokes, or that one version names: the rest of it must fit, too."""
+"""Maximum bytes of the revoked ids in one command or one version, which leaves room for its other fields."""
 WITHOUT_EFFECT: frozenset[ChangeKind] = frozenset({"dropped", "superseded", "echo", "duplicate", "conflict"})
-"""Kinds of changes that add, remove or reword no entry."""
+"""Kinds of changes that neither add, remove nor reword an entry."""
 
 
 class InapplicableError(ValueError):
@@ -62,7 +65,7 @@ class InapplicableError(ValueError):
 
 @lru_cache(1_024)
 def empty(name: str) -> Playbook:
-    """Return version 0, which every playbook starts from and nobody writes; one shared object per name."""
+    """Return version 0, from which every playbook starts. It is never written. One object per name is shared."""
     return Playbook(name=name, version=0, sections=ACE_SECTIONS)
 
 
@@ -143,12 +146,12 @@ def after_update(
 
 
 def holds_after(base: Playbook, holds: Holds) -> Holds:
-    """Return what a playbook holds after an update by a method that ``holds`` this kind: existing content decides."""
+    """Return the kind of content after an update by a method for ``holds``; existing content keeps its kind."""
     return base.holds if base.entries else holds
 
 
 def misfit(playbook: Playbook, holds: Holds, method: str) -> str | None:
-    """Return why a method that ``holds`` this kind must not continue a playbook, and the remedy; None: it may."""
+    """Return why a method for content of kind ``holds`` may not update a playbook, and the remedy; None: it may."""
     if not playbook.entries or playbook.holds == holds:
         return None
     expected = "gepa" if playbook.holds == "components" else "ace"
@@ -160,7 +163,7 @@ def misfit(playbook: Playbook, holds: Holds, method: str) -> str | None:
 
 
 def edited(base: Playbook, operations: Sequence[Operation], *, budget_tokens: int) -> Applied:
-    """Apply a person's operations, which all count and are active at once."""
+    """Apply a person's operations. All of them count, and agents are shown the result at once."""
     result, screen = NodeResult(status="ok", operations=tuple(operations)), EVERYTHING
     admitted = screen.admitted(base, result.operations, ())
     draft = draft_of(
@@ -186,11 +189,11 @@ def drafted(
     ids: Mapping[str, str] = NO_IDS,
     free_from: int = 0,
 ) -> Draft:
-    """Return the result of a batch on a version without ``gone`` reflections, before review and evictions.
+    """Return the draft of a batch's result on ``base``, before ``trust`` reviews it and entries are evicted.
 
-    ``holds``: what the playbook holds then; None: as it follows from ``base``. ``gone``: None: what ``base`` bars.
-    ``ids``: ids of added entries by their content. ``free_from``: the first free id number when the batch was first
-    applied; 0: that of ``base``.
+    ``holds``: the kind of content after the batch; None: it follows from ``base``. ``gone``: reflections that do not
+    count; None: those that ``base`` bars. ``ids``: ids of added entries by their content. ``free_from``: the first
+    free id number when the batch was first applied; 0: that of ``base``.
     """
     holds = holds or holds_after(base, update.plan.settings.holds)
     gone = barred(base, update) if gone is None else gone
@@ -210,7 +213,7 @@ def _screened(
     ids: Mapping[str, str] = NO_IDS,
     free_from: int = 0,
 ) -> tuple[Screen, Draft]:
-    """Return a batch's screen and the draft of what it admits; operations made for other content are left out."""
+    """Return a batch's screen, and the draft of what it admits without the operations for another kind of content."""
     result = update.result
     screen = Screen.of(base, update, gone, holds)
     fitting = result.operations if holds == update.plan.settings.holds else ()
@@ -234,9 +237,9 @@ def _screened(
 def next_version(
     current: Playbook, changed: Playbook, made_by: AppliedBatch | Command, *, offset: int, now_ms: int
 ) -> Playbook:
-    """Return the version after ``current`` with the fields in ``changed`` and its origin.
+    """Return the version after ``current``: ``changed`` with a version number, its origin, and further bookkeeping.
 
-    ``offset`` is the place of the command, or of the batch's manifest. Only content may differ between the two.
+    ``changed`` is ``current`` with other content. ``offset`` is the place of the command, or of the batch's manifest.
     """
     command_id = made_by.command_id if isinstance(made_by, Command) else made_by.plan.command_id
     update = {
@@ -315,9 +318,9 @@ def parted(ids: Iterable[str]) -> list[tuple[str, ...]]:
 
 
 def naming_news(version: Playbook, before: Collection[str]) -> list[Playbook]:
-    """Return a version that names what it took back itself; ``before``: all that was revoked already.
+    """Return a version whose ``revoked`` names the reflections that it revokes itself, without those in ``before``.
 
-    What it has no room for is named by versions after it, which say the same.
+    If the ids are too many for one version, further versions with the same entries follow and name the rest.
     """
     known = frozenset(before)
     news, *more = parted(reflection_id for reflection_id in version.revoked if reflection_id not in known)
@@ -359,9 +362,9 @@ def fitted(version: Playbook) -> Playbook:
 def _ever_smaller(version: Playbook) -> Iterator[Playbook]:
     """Yield a version, then ever smaller ones.
 
-    Details of changes go first, then changes without an effect, evidence and what retired, the other changes, headers
-    without entries, who taught what is rejected, and whom entries helped or harmed; the names that entries rest on
-    go last.
+    They leave out, in this order: details of changes; changes without an effect; evidence and retired entries; the
+    other changes; section headers without entries; evidence of rejected lessons; names of the sources that an entry
+    helped or harmed; names of the sources and reflections that support an entry.
     """
     yield version
     bare = tuple(change.model_copy(update={"detail": ""}) for change in version.changes)
@@ -386,7 +389,7 @@ def _ever_smaller(version: Playbook) -> Iterator[Playbook]:
         yield (version := version.model_copy(update={"rejected": barred}))
     entries = tuple(entry.model_copy(update={"harmed": (), "helped": ()}) for entry in version.entries)
     yield (version := version.model_copy(update={"entries": entries}))
-    # Never to the last one: who says everything again would seem to stand behind all of it alone.
+    # Never one name: a source that repeats all lessons would then seem to be the only one behind each of them.
     for kept in (PERSON, 0):
         entries = tuple(
             entry.model_copy(
@@ -434,7 +437,7 @@ class VersionSummary(Value):
     batch_sequence: int | None
     batch_id: str
     base_version: int
-    """A version that a command made is based on the version before it."""
+    """The version that its batch's calls saw; for a command, the version before."""
     staleness: int
     reflections: int
     sources: dict[str, int]

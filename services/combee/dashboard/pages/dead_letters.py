@@ -40,8 +40,8 @@ def page(context: Context, admin: Admin) -> None:
     unreadable(context, topics.DEAD_LETTERS)
     total = ui.label()
     about = ui.label(
-        "Retry publishes the record again, once its cause is fixed. 'combee dlq show ID' prints all of it;"
-        " 'combee dlq drop ID' closes it without."
+        "Retry publishes the record again, once its cause is fixed. 'combee dlq show ID' prints the whole"
+        " record; 'combee dlq drop ID' closes the dead letter without a retry."
     ).classes("quiet")
     status = ui.label().classes("outcome").props("role=status")
     status.set_visibility(False)
@@ -59,7 +59,7 @@ def page(context: Context, admin: Admin) -> None:
     def show() -> None:
         now = context.live.shared()
         total.text = (
-            f"{now.dead_letters} open since 15 minutes before this gateway started"
+            f"{now.dead_letters} open; counted from 15 minutes before this gateway started"
             if now.dead_letters_recent
             else "None."
         )
@@ -71,7 +71,7 @@ def page(context: Context, admin: Admin) -> None:
 
 
 async def _retried(context: Context, admin: Admin, letter: LiveDeadLetter) -> str:
-    """Publish a dead letter's record again, if the caller may; return in words what came of it."""
+    """Publish a dead letter's record again, if the caller may; return the outcome in words."""
     identity, playbook = letter_id(letter.id), letter.playbook
     caller = await admin.asked(playbook)
     if caller is None or identity is None:
@@ -82,9 +82,7 @@ async def _retried(context: Context, admin: Admin, letter: LiveDeadLetter) -> st
     except Refusal as refusal:
         return refusal.problem.detail
     except (RefusedError, TransientError, FatalError) as error:
-        return redacted(
-            f"{identity} was not published again: {error}; 'combee dlq retry {identity}' may do it"
-        )
+        return redacted(f"{identity} was not published again: {error}; try 'combee dlq retry {identity}'")
     if decided.refused:
         return redacted(f"{identity} cannot be published again: {decided.refused[0].why}")
     logger.info("dead_letter_retried", letter=str(identity), playbook=playbook, key=caller.name)

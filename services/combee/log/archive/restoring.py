@@ -1,8 +1,8 @@
 """Reading an archive back into an empty prefix; a killed restore can be continued.
 
-All places are known before the first record is written (``core/archive/places.py``). So the end of a partition shows
-the progress of a killed restore, and a record at any other place shows that somebody else writes. While the topic
-``restoring`` exists no service starts. The committed offsets come last.
+All places are known before the first record is written (``core/log/archive/places.py``). So the end of a partition
+shows the progress of a killed restore, and a record at any other place shows that somebody else writes. While the
+topic ``restoring`` exists no service starts. The committed offsets come last.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""Dead letters sent again or dropped: ``retry`` and ``drop``, for the command line and whoever else may decide.
+"""Decisions on dead letters: ``retry`` sends their records again, ``drop`` closes them.
 
-A decision holds once, and for ever. A record is sent again first and its decision written after: between the two a
-crash can only repeat the sending, and receivers drop what they have done already.
+A dead letter gets one decision, which is final. ``retry`` first sends the record, then writes the decision. After a
+crash between the two, the record may be sent a second time; its readers drop such a repeat.
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -22,21 +22,21 @@ from combee_schemas.records import IDENTITY_HEADER, PROOF_HEADER
 from combee_schemas.reflection import Reflection
 
 AT_ONCE = 100
-"""Dead letters in memory with their bytes; an interruption between two such lots repeats nothing."""
+"""Maximum number of dead letters in memory. They are processed in lots of this size."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filters:
-    """What a dead letter must be."""
+    """The conditions under which a dead letter is chosen."""
 
     service: str | None = None
     reason: str | None = None
-    """What its reason contains."""
+    """A part of its reason."""
     resolved: bool = False
-    """Whether those that were retried or dropped count too."""
+    """Whether to choose dead letters with a decision, too."""
 
     def match(self, stored: StoredLetter, resolution: Resolution | None) -> bool:
-        """Return whether a dead letter is meant."""
+        """Return whether a dead letter meets the conditions; ``resolution`` is the decision on it."""
         if resolution is not None and not self.resolved:
             return False
         letter = stored.letter
@@ -56,11 +56,11 @@ class Refused:
 
 @dataclass(slots=True)
 class Decided:
-    """What came of a verb."""
+    """The result of ``retry`` or ``drop``."""
 
     done: list[Resolution] = field(default_factory=list)
     before: list[Resolution] = field(default_factory=list)
-    """Decisions that had been taken already: they hold, and nothing changes."""
+    """Earlier decisions on the same dead letters: they stand, and nothing was done."""
     refused: list[Refused] = field(default_factory=list)
 
 
@@ -79,18 +79,20 @@ async def retry(
     *,
     on_progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> Decided:
-    """Send the records of dead letters again, key and value as they were: these, or all open ones that match.
+    """Send the records of the chosen dead letters again, with the same key and value.
+
+    ``chosen``: ids, or the conditions for all dead letters.
 
     Raises
     ------
     RefusedError
-        If there is no such dead letter; what was done before stays done.
+        If there is no such dead letter. Earlier lots stay sent and decided.
     """
     decided, known = Decided(), await dead_letters.resolutions(log)
     ids = await _matching(log, chosen, known) if isinstance(chosen, Filters) else chosen
     done = 0
     async for lot in _lots(log, ids, known, decided):
-        decisions, refused = await resend(log, clock, lot, await _published(log, lot))
+        decisions, refused = await resend(log, clock, lot, await _last_batches(log, lot))
         decided.done += decisions
         decided.refused += refused
         done += len(lot)
@@ -99,7 +101,7 @@ async def retry(
 
 
 async def drop(log: Log, clock: Clock, ids: Sequence[LetterId], note: str) -> Decided:
-    """Let dead letters go, for the record: they are open no longer.
+    """Close dead letters without sending their records; ``note`` says why.
 
     Raises
     ------
@@ -122,7 +124,7 @@ async def _matching(log: Log, filters: Filters, known: Mapping[LetterId, Resolut
 async def _lots(
     log: Log, ids: Sequence[LetterId], known: Mapping[LetterId, Resolution], decided: Decided
 ) -> AsyncIterator[Sequence[StoredLetter]]:
-    """Yield the dead letters that nothing was decided about, lot by lot."""
+    """Yield the undecided dead letters in lots; add the earlier decisions on the others to ``decided``."""
     once = list(dict.fromkeys(ids))
     decided.before += [known[identity] for identity in once if identity in known]
     undecided = [identity for identity in once if identity not in known]
@@ -135,8 +137,8 @@ async def _lots(
         yield [letters[identity] for identity in lot]
 
 
-async def _published(log: Log, letters: Sequence[StoredLetter]) -> dict[str, int]:
-    """Return the last batch with a version by playbook, if any of these records belongs to a batch."""
+async def _last_batches(log: Log, letters: Sequence[StoredLetter]) -> dict[str, int]:
+    """Return each playbook's last batch with a version; nothing if none of these records belongs to a batch."""
     if not any(letter.letter and letter.letter.origin_topic in PLANNED for letter in letters):
         return {}
     return {name: newest.batch_sequence for name, newest in (await newest_snapshots(log)).items()}
@@ -152,7 +154,7 @@ async def resend(
     resent: list[_Resent] = []
     refused: list[Refused] = []
     for letter in letters:
-        again = await _again(log, letter, published)
+        again = await _resendable(log, letter, published)
         if isinstance(again, str):
             refused.append(Refused(id=letter.id, why=again))
         else:
@@ -192,8 +194,8 @@ def _decision(stored: StoredLetter, decision: str, clock: Clock) -> Resolution:
     )
 
 
-async def _again(log: Log, stored: StoredLetter, published: Mapping[str, int]) -> _Resent | str:
-    """Return the record to send, or why not."""
+async def _resendable(log: Log, stored: StoredLetter, published: Mapping[str, int]) -> _Resent | str:
+    """Return the record to send, or the reason why it cannot be sent."""
     if stored.letter is None:
         return "this dead letter itself cannot be read"
     why = refusal(stored.letter, published)
@@ -225,7 +227,10 @@ async def _again(log: Log, stored: StoredLetter, published: Mapping[str, int]) -
 
 
 async def _whole(log: Log, letter: DeadLetter) -> DeadLetter | None:
-    """Return the letter with all its bytes: of one that was cut they are where it came from, while retained."""
+    """Return a letter with its whole record, which is read again if the letter has only the first bytes.
+
+    None: the record is no longer in the log.
+    """
     if not letter.truncated:
         return letter
     source = TopicPartition(topic=letter.origin_topic, partition=letter.origin_partition)
@@ -238,7 +243,7 @@ async def _whole(log: Log, letter: DeadLetter) -> DeadLetter | None:
 
 
 async def _partition(log: Log, letter: DeadLetter) -> int:
-    """Return where the record belongs: a reflection on its playbook's partition, the rest where it was."""
+    """Return the partition to send to: a reflection's is that of its playbook, any other record's is the same."""
     if letter.origin_topic != topics.REFLECTIONS.name:
         return letter.origin_partition
     reflection = message_in(letter, Reflection)

@@ -1,4 +1,4 @@
-"""Scores of versions on held-out questions: recorded ones are used again, new ones have a daily cap per playbook."""
+"""Scores versions on held-out questions. Recorded scores are used again; new ones have a daily cap per playbook."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -28,12 +28,12 @@ class Evaluated:
     points: dict[str, Points] = field(default_factory=dict)
     """By question."""
     known: int = 0
-    """Number of questions whose score was recorded earlier, or is that of an equal question."""
+    """Number of questions not asked now: their score was recorded earlier, or an equal question was asked."""
     usage: Usage = field(default_factory=Usage)
     """Usage of the questions that were asked now."""
     cost: float = 0.0
     troubles: list[str] = field(default_factory=list)
-    """Reasons of unanswered questions, which count as wrong."""
+    """Why questions have no answer; these count as wrong."""
     unasked: int = 0
     """Number of questions left out, for the reason in ``stopped``."""
     stopped: str = ""
@@ -46,7 +46,7 @@ class Evaluated:
 
 
 class Evaluator:
-    """Asks each question once per content of a playbook; all evaluations in the same log share the scores."""
+    """Asks each question once for the same content of a playbook; all evaluations in a log share the scores."""
 
     def __init__(
         self,
@@ -94,22 +94,23 @@ class Evaluator:
         }
         result.known = len(result.points)
         on_answer(result.known, len(questions))
-        turn, in_flight = iter(waiting.items()), 0
+        # All workers take their next question from this iterator.
+        to_ask, in_flight = iter(waiting.items()), 0
 
         async def work() -> None:
             nonlocal in_flight
-            for key, (question, *alike) in turn:
+            for key, (question, *equal) in to_ask:
                 if result.stopped or (why := self._why_paused(playbook.name, in_flight)):
                     result.stopped = result.stopped or why
-                    result.unasked += 1 + len(alike)
+                    result.unasked += 1 + len(equal)
                     continue
                 in_flight += 1
                 try:
                     await self._ask(playbook, question, key, result)
                 finally:
                     in_flight -= 1
-                result.points |= {other.id: result.points[question.id] for other in alike}
-                result.known += len(alike)
+                result.points |= {other.id: result.points[question.id] for other in equal}
+                result.known += len(equal)
                 on_answer(len(result.points), len(questions))
 
         try:
@@ -166,11 +167,11 @@ class Evaluator:
 
     def _take(self, evaluation: Evaluation) -> None:
         assert self._known is not None  # noqa: S101 - loaded before the first question
-        # Two evaluators at once may both ask and pay; compaction keeps the last record.
+        # If two evaluators ask the same question at once, both pay, and compaction keeps the last score.
         self._known[evaluation.asked] = Points(right=evaluation.right, places=evaluation.places)
         spent = today(self._spent.get(evaluation.playbook, Spend()), evaluation.evaluated_at_ms)
         if evaluation.evaluated_at_ms // DAY_MS < spent.day:
-            return
+            return  # It was asked before the newest day known, and does not count against that day's cap.
         tokens = evaluation.usage.tokens_in + evaluation.usage.tokens_out
         self._spent[evaluation.playbook] = spent.model_copy(
             update={

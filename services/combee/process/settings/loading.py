@@ -232,7 +232,7 @@ SENT_TO = (
     ("kafka", "bootstrap_servers", "aws_region"),
     ("kafka", "oauth_token_url", "oauth_client_secret"),
 )
-"""SettingsGroup, address setting, and the secret sent to that address."""
+"""Group, the setting that names an address, and the secret that is sent there."""
 HEADERS = "OPENAI_CUSTOM_HEADERS"
 """Variable with headers, often keys, that OpenAI's client adds to each request to any server."""
 ASKED = frozenset({"base_url", "eval_base_url", "embedding_base_url"})
@@ -247,7 +247,7 @@ NEVER_IN_A_FOUND_FILE = (
     ("worker", "otel_endpoint", "telemetry must not be sent to an address that it names"),
     ("kafka", "aws_region", "tokens of this machine's AWS role must not be sent to an address that it names"),
 )
-"""SettingsGroup, setting, and why."""
+"""Group, setting, and the reason."""
 
 
 def _check_found_file(in_file: AbstractSet[str], meant: AbstractSet[str]) -> None:

@@ -18,7 +18,7 @@ from support.rows import each_row
 SIZES = (5, 10, 25, 50, 100)
 FORMULA_S = (2978, 1892, 843, 508, 360)
 FINER_S = (2890, 1565, 730, 506, 449)
-"""Epoch seconds at these sizes as the paper prints them (GEPA, figure; method.md section 3)."""
+"""Epoch seconds at these sizes as the paper prints them (GEPA, figure)."""
 POLICY = SizingPolicy(kind="plateau")
 KEEP_UP = SizingPolicy(kind="keep-up")
 
