@@ -31,9 +31,9 @@ IDS = ("traceId", "spanId", "parentSpanId", "trace_id", "span_id", "parent_span_
 ID_BYTES: Final = {"trace_id": 16, "span_id": 8}
 HAS_REMOTE = trace_pb2.SPAN_FLAGS_CONTEXT_HAS_IS_REMOTE_MASK
 IS_REMOTE = trace_pb2.SPAN_FLAGS_CONTEXT_IS_REMOTE_MASK
-MAX_SPANS, MAX_VALUES = 50_000, 300_000
-"""Maximum numbers of spans (with resources and scopes) and of values in a request: several times those of exporters.
-The smallest take two bytes in a body, and hundreds in memory."""
+MAX_SPANS, MAX_JSON_VALUES, MAX_FIELDS = 50_000, 300_000, 700_000
+"""Maximum numbers of spans (with resources and scopes), of values in JSON and of fields in protobuf: exporters
+send fewer in the largest body. The smallest take two bytes in a body, and hundreds in memory."""
 MAX_VARINT_BYTES, CONTINUED = 10, 0x80
 VARINT, SIZED = 0, 2
 FIXED_BYTES = {1: 8, 5: 4}
@@ -81,12 +81,12 @@ def decoded(body: bytes, media: str) -> tuple[list[Span], int]:
             given = from_json(body)
             if not isinstance(given, dict):
                 raise DecodeError("not an object")  # noqa: TRY301 - as protobuf's own
-            if has_more_values(given, MAX_VALUES):
-                raise _too_many_values()
+            if has_more_values(given, MAX_JSON_VALUES):
+                raise _too_many_values(MAX_JSON_VALUES)
             json_format.ParseDict(_with_base64(given), request, ignore_unknown_fields=True)
         else:
-            if _has_more_fields(body, MAX_VALUES):
-                raise _too_many_values()
+            if has_more_fields(body, MAX_FIELDS):
+                raise _too_many_values(MAX_FIELDS)
             request.ParseFromString(body)
     except (DecodeError, json_format.ParseError, ValueError, RecursionError, binascii.Error) as error:
         what = f"not an ExportTraceServiceRequest as {media}: {type(error).__name__}"
@@ -105,11 +105,11 @@ def decoded(body: bytes, media: str) -> tuple[list[Span], int]:
     return spans, len(spans_given) - len(spans)
 
 
-def _too_many_values() -> Refusal:
-    return Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"at most {MAX_VALUES} values")
+def _too_many_values(most: int) -> Refusal:
+    return Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"at most {most} values")
 
 
-def _has_more_fields(body: bytes, most: int) -> bool:
+def has_more_fields(body: bytes, most: int) -> bool:
     """Return whether a request in protobuf has more than ``most`` fields; it stops counting there.
 
     Fields of a group, which OTLP does not use, are counted like those around it.

@@ -35,6 +35,7 @@ from combee.gateway import otlp
 from combee.gateway.access.keys import ANYBODY
 from combee.gateway.endpoints import spans
 from combee.gateway.endpoints.spans import Receiver
+from combee.gateway.limits import GatewayLimits
 from combee.gateway.otlp import decoded
 from combee_schemas import topics
 from combee_schemas.trace import Trace
@@ -295,11 +296,27 @@ def test_the_fields_of_a_request_are_counted_in_every_part_of_it() -> None:
         key="a", value=AnyValue(string_value="b")
     )  # with key, value and the value's text: 4 fields
     body = _of_one_span(start_time_unix_nano=1, kind=1, flags=1, attributes=[pair, pair])
-    assert otlp._has_more_fields(body, 13)
-    assert not otlp._has_more_fields(body, 14)
+    assert otlp.has_more_fields(body, 13)
+    assert not otlp.has_more_fields(body, 14)
     for cut in range(len(body)):  # the parser refuses it
-        assert not otlp._has_more_fields(body[:cut], 14)
-    assert not otlp._has_more_fields(b"\xff" * 100, 100)
+        assert not otlp.has_more_fields(body[:cut], 14)
+    assert not otlp.has_more_fields(b"\xff" * 100, 100)
+
+
+def test_spans_of_an_exporter_in_the_largest_body_have_no_more_fields_than_may_be() -> None:
+    attributes = [KeyValue(key=f"http.attr.{n}", value=AnyValue(string_value=f"v{n}")) for n in range(8)]
+    body = _of_one_span(
+        trace_id=bytes(16),
+        span_id=bytes(8),
+        parent_span_id=bytes(8),
+        name="GET /v1/x",
+        kind=2,
+        start_time_unix_nano=1,
+        end_time_unix_nano=2,
+        attributes=attributes,
+    )
+    spans = GatewayLimits().max_body_bytes // len(body)
+    assert not otlp.has_more_fields(body, otlp.MAX_FIELDS // spans)
 
 
 async def test_one_request_is_decoded_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -324,7 +341,7 @@ async def test_one_request_is_decoded_at_a_time(monkeypatch: pytest.MonkeyPatch)
     ("body", "media"),
     [
         (b"\x0a\x00" * (otlp.MAX_SPANS + 1), "application/x-protobuf"),
-        (to_json({"resourceSpans": [{}] * (otlp.MAX_VALUES + 1)}), "application/json"),
+        (to_json({"resourceSpans": [{}] * (otlp.MAX_JSON_VALUES + 1)}), "application/json"),
         (
             ExportTraceServiceRequest(
                 resource_spans=[
@@ -333,8 +350,8 @@ async def test_one_request_is_decoded_at_a_time(monkeypatch: pytest.MonkeyPatch)
             ).SerializeToString(),
             "application/x-protobuf",
         ),
-        (_of_one_span(attributes=[KeyValue()] * otlp.MAX_VALUES), "application/x-protobuf"),
-        (_of_one_span(events=[trace_pb2.Span.Event()] * otlp.MAX_VALUES), "application/x-protobuf"),
+        (_of_one_span(attributes=[KeyValue()] * otlp.MAX_FIELDS), "application/x-protobuf"),
+        (_of_one_span(events=[trace_pb2.Span.Event()] * otlp.MAX_FIELDS), "application/x-protobuf"),
     ],
     ids=["resources", "json", "spans", "attributes", "events"],
 )
