@@ -304,7 +304,7 @@ def test_the_fields_of_a_request_are_counted_in_every_part_of_it() -> None:
 
 
 def test_spans_of_an_exporter_in_the_largest_body_have_no_more_fields_than_may_be() -> None:
-    attributes = [KeyValue(key=f"http.attr.{n}", value=AnyValue(string_value=f"v{n}")) for n in range(8)]
+    attributes = [KeyValue(key=f"http.attr.{n}", value=AnyValue(string_value=f"value {n}")) for n in range(8)]
     body = _of_one_span(
         trace_id=bytes(16),
         span_id=bytes(8),
