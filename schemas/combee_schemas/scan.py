@@ -34,9 +34,10 @@ class Operation(Value):
     evidence: tuple[Name, ...] = ()
 
 
-Coverage = Literal["", "words", "meaning", "check", "carried"]
+Coverage = Literal["", "words", "meaning", "check", "carried", "proposal"]
 """Why a result is taken to say a reflection's lesson. words, meaning: their texts are similar enough; check: a check
-call quoted it; carried: code put the lesson there; empty: nothing says it, or nobody looked."""
+call quoted it; carried: code put the lesson there; proposal: code put a proposal of a node below there, which a check
+call or embeddings take for the lesson; empty: nothing says it, or nobody looked."""
 
 
 class Seen(Sparse):

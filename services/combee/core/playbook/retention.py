@@ -14,7 +14,9 @@ from combee_schemas.playbook import Audit, Playbook
 from combee_schemas.scan import Coverage, NodeResult, Seen, Update
 
 VERIFIED: frozenset[Coverage] = frozenset({"words", "meaning", "check"})
-"""Kinds of coverage that the model's own result has, other than what code carried."""
+"""Kinds of coverage that the model's own result has."""
+CARRIED: frozenset[Coverage] = frozenset({"carried", "proposal"})
+"""Kinds of coverage that code put in."""
 RECENT_KEPT = 20
 MAX_OMITTED = 0.5
 """Omitted share above which a warning is raised."""
@@ -61,7 +63,7 @@ def audit_of(effects: Iterable[tuple[Seen, Effect]]) -> Audit:
         counts[effect] += 1
         counts["said"] += reflection.said
         counts["verified"] += reflection.covered in VERIFIED
-        counts["carried"] += reflection.covered == "carried"
+        counts["carried"] += reflection.covered in CARRIED
     return Audit.model_validate(counts)
 
 

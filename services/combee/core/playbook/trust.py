@@ -534,7 +534,7 @@ EVERYTHING = Screen()
 
 def unsure_of(seen: Iterable[Seen], rules: Rules) -> frozenset[str]:
     """Return the reflections that are no support: a model may take a text that rides on a lesson for that lesson."""
-    by_a_model = (one.reflection_id for one in seen if one.covered in {"check", "meaning"})
+    by_a_model = (one.reflection_id for one in seen if one.covered in {"check", "meaning", "proposal"})
     return frozenset(by_a_model) if rules.weighs else frozenset()
 
 

@@ -330,6 +330,8 @@ def test_a_check_calls_word_is_no_support_for_a_groups_proposal_that_rides_on_a_
     teaching.say(ORDER, "x")
     teaching.learn(misled=RIDING, lost=[op("ADD", RIDING)])
     assert RIDING not in teaching.shown()
+    assert (audit := teaching.playbook.audit)
+    assert (audit.verified, audit.carried) == (0, 5), "the model's result says none of them"
 
 
 @pytest.mark.parametrize("by", ["x", f"x{UNKNOWN}"], ids=["proven", "without a proof, too"])

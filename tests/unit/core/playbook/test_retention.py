@@ -113,7 +113,7 @@ def test_a_batch_of_dead_letters_has_no_audit() -> None:
     assert shares(None) == shares(Audit()) == {"retention": None, "omitted": None}
 
 
-COVERAGES = st.sampled_from(["", "words", "meaning", "check", "carried"])
+COVERAGES = st.sampled_from(["", "words", "meaning", "check", "carried", "proposal"])
 
 
 @given(st.lists(st.tuples(COVERAGES, st.booleans(), st.booleans()), min_size=1, max_size=20), IDS, IDS)

@@ -563,9 +563,10 @@ class Coverage:
             }
             if n is not None and place is not None:
                 operation, match = self.statements[place].operation, self.matches[n][place]
+                is_put_in = operation is not None and operation >= own
                 # A proposal that only a model takes for the lesson is no more support for being carried.
-                is_carried = operation is not None and operation >= own and match.by == "words"
-                update |= {"covered": "carried" if is_carried else match.by, "score": round(match.score, 2)}
+                put_in = "carried" if match.by == "words" else "proposal"
+                update |= {"covered": put_in if is_put_in else match.by, "score": round(match.score, 2)}
             yield seen.model_copy(update=update)
 
 
