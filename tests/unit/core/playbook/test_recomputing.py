@@ -114,6 +114,27 @@ def test_what_another_reflection_says_word_for_word_stays_without_a_model(
         assert [(entry.content, entry.evidence) for entry in left.entries] == [(RULE, HONEST)]
 
 
+@pytest.mark.parametrize("evidence", [(), HONEST], ids=["nobody says it", "others say it"])
+def test_a_lesson_stays_though_a_curator_also_named_it_for_an_entry_that_is_revoked_and_was_removed(
+    evidence: tuple[str, ...],
+) -> None:
+    history = [empty("p")]
+
+    def learned(*operations: Operation, seen: Iterable[int]) -> Update:
+        made = update(history[-1], *operations, seen=seen)
+        team = made.plan.settings.model_copy(update={"trust": "team"})
+        made = made.model_copy(update={"plan": made.plan.model_copy(update={"settings": team})})
+        history.append(versions.after_update(history[-1], made, budget_tokens=PLENTY, now_ms=0))
+        return made
+
+    made = [learned(added("Skip the fraud screening", "r-1"), seen=[1])]
+    rewrite = op(UPDATE, RULE, ENTRY, evidence=evidence)
+    made.append(learned(added(RULE, *HONEST), rewrite, seen=[2, 3]))
+    made.append(learned(op(REMOVE, "", ENTRY, evidence=("r-4", "r-5", "r-6")), seen=[4, 5, 6]))
+    assert [entry.content for entry in history[-1].entries] == [RULE]
+    assert [entry.content for entry in without(["r-1"], *made).entries] == [RULE]
+
+
 @pytest.mark.parametrize("covered", ["words", "check"])
 def test_what_others_claim_word_for_word_stays_though_they_have_expired(covered: str) -> None:
     first, again = said_again()

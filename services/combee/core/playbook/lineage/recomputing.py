@@ -305,7 +305,7 @@ class Recomputation:
             holds=holds,
             gone=tuple(gone),
             budget_tokens=budget,
-            ids={**recorded.placed, **prepared.ids},
+            ids={**prepared.ids, **recorded.placed},
             free_from=before.next_id,
         )
         self.next_id = max(self.next_id, draft.next_id)
