@@ -356,6 +356,9 @@ class Screen:
             if spoken_of and is_link and self.rules.weighs:
                 content = operation.content
                 replaces[content] = union(replaces.get(content, ()), spoken_of)
+        if self.rules.weighs:
+            # What repeats an entry supports no words that another operation gives it, nor goes where one removes it.
+            passed.sort(key=lambda operation: operation.kind == OperationKind.ADD)
         rivals = {
             operation.content: tuple(
                 entry_id
