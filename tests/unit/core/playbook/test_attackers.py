@@ -730,3 +730,19 @@ def test_who_repeats_an_entry_loses_no_lesson_to_its_only_source_and_supports_no
     assert says[LIMIT].is_active
     assert {*"abcd"} <= {*says[LIMIT].sources}
     assert not {*"abcd"} & {*says[other].sources}
+
+
+@both
+def test_a_correction_that_waits_replaces_nothing_once_its_source_gives_it_the_words_of_another_lesson(
+    rules: Mapping[str, Any],
+) -> None:
+    teaching = knowing(rules, VICTIM)
+    correction = "Escalate refunds above the limit to nobody"
+    teaching.say(correction, "x")
+    teaching.learn(op("UPDATE", correction, teaching.id_of(VICTIM)))
+    waits = teaching.id_of(correction)
+    teaching.say(OTHER, "x", harmful=[waits])
+    teaching.learn(op("UPDATE", OTHER, waits))
+    teaching.say(OTHER, "abcd")
+    teaching.learn()
+    assert {VICTIM, OTHER} <= teaching.shown()
