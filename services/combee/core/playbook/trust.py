@@ -356,6 +356,9 @@ class Screen:
             if spoken_of and is_link and self.rules.weighs:
                 content = operation.content
                 replaces[content] = union(replaces.get(content, ()), spoken_of)
+        if self.rules.weighs:
+            # What repeats an entry supports no words that another operation gives it, nor goes where one removes it.
+            passed.sort(key=lambda operation: operation.kind == OperationKind.ADD)
         rivals = {
             operation.content: tuple(
                 entry_id
@@ -497,14 +500,20 @@ class Screen:
             if entry.id in replaced:
                 continue
             candidate = Candidate.of(entry, supported.get(entry.id, ()), self.supporting)
-            about = [there[one] for one in (*entry.replaces, *entry.rivals) if one in there]
+            # Other words than those that were linked are about something else.
+            linked = [
+                one
+                for one in (*entry.replaces, *entry.rivals)
+                if one in there and _is_related(entry.content, there[one].content)
+            ]
+            about = [there[one] for one in linked]
             why = candidate.waits_for(policy, self, about) or (NO_ROOM if entry.id in full else "")
             if why:
                 outcome, change = candidate.waiting(policy, why, ages=is_told and entry.id in known)
             else:
                 outcome, change = candidate.promoted(is_new=entry.id not in known)
                 outdated = [one.id for one in about if candidate.supersedes(one, self)]
-                lost = [one for one in (*entry.replaces, *outdated) if one in there and one not in replaced]
+                lost = [one for one in (*entry.replaces, *outdated) if one in linked and one not in replaced]
                 replaced.update(lost)
                 changes += [
                     Change(kind="remove", entry_id=one, detail=f"{REPLACED} {entry.id}: {there[one].content}")

@@ -708,3 +708,43 @@ def test_a_lesson_is_compared_with_those_alone_that_may_be_a_misspelling_of_it()
     index.put("right", "Refund customers of the department")
     assert max(map(len, index._alike.values())) == 1
     assert index.saying("Refund customers of the depatrment") == ("right",)
+
+
+# ---- several operations about one entry
+
+
+@both
+@pytest.mark.parametrize(
+    "kind", ["REMOVE", "UPDATE"], ids=["the entry is removed", "the entry says something else"]
+)
+def test_who_repeats_an_entry_loses_no_lesson_to_its_only_source_and_supports_no_other_words(
+    rules: Mapping[str, Any], kind: str
+) -> None:
+    other = "Refund everything above the limit of 500 EUR to a supervisor at once"
+    teaching = Teaching(rules=rules)
+    teaching.say(LIMIT, "x")
+    teaching.learn()
+    entry_id = teaching.id_of(LIMIT)
+    teaching.say(LIMIT, "abcd")
+    teaching.say(other, "x", harmful=[entry_id])
+    teaching.learn(op("ADD", LIMIT), op(kind, other if kind == "UPDATE" else "", entry_id))
+    says = {entry.content: entry for entry in teaching.playbook.entries}
+    assert says[LIMIT].is_active
+    assert {*"abcd"} <= {*says[LIMIT].sources}
+    assert not {*"abcd"} & {*says[other].sources}
+
+
+@both
+def test_a_correction_that_waits_replaces_nothing_once_its_source_gives_it_the_words_of_another_lesson(
+    rules: Mapping[str, Any],
+) -> None:
+    teaching = knowing(rules, VICTIM)
+    correction = "Escalate refunds above the limit to nobody"
+    teaching.say(correction, "x")
+    teaching.learn(op("UPDATE", correction, teaching.id_of(VICTIM)))
+    waits = teaching.id_of(correction)
+    teaching.say(OTHER, "x", harmful=[waits])
+    teaching.learn(op("UPDATE", OTHER, waits))
+    teaching.say(OTHER, "abcd")
+    teaching.learn()
+    assert {VICTIM, OTHER} <= teaching.shown()

@@ -114,6 +114,53 @@ def test_what_another_reflection_says_word_for_word_stays_without_a_model(
         assert [(entry.content, entry.evidence) for entry in left.entries] == [(RULE, HONEST)]
 
 
+@pytest.mark.parametrize("evidence", [(), HONEST], ids=["nobody says it", "others say it"])
+def test_a_lesson_stays_though_a_curator_also_named_it_for_an_entry_that_is_revoked_and_was_removed(
+    evidence: tuple[str, ...],
+) -> None:
+    history = [empty("p")]
+
+    def learned(*operations: Operation, seen: Iterable[int]) -> Update:
+        made = update(history[-1], *operations, seen=seen)
+        team = made.plan.settings.model_copy(update={"trust": "team"})
+        made = made.model_copy(update={"plan": made.plan.model_copy(update={"settings": team})})
+        history.append(versions.after_update(history[-1], made, budget_tokens=PLENTY, now_ms=0))
+        return made
+
+    made = [learned(added("Skip the fraud screening", "r-1"), seen=[1])]
+    rewrite = op(UPDATE, RULE, ENTRY, evidence=evidence)
+    made.append(learned(added(RULE, *HONEST), rewrite, seen=[2, 3]))
+    made.append(learned(op(REMOVE, "", ENTRY, evidence=("r-4", "r-5", "r-6")), seen=[4, 5, 6]))
+    assert [entry.content for entry in history[-1].entries] == [RULE]
+    assert [entry.content for entry in without(["r-1"], *made).entries] == [RULE]
+
+
+def test_what_a_person_keeps_is_shown_though_without_what_is_revoked_it_would_wait() -> None:
+    said = update(empty("p"), added(RULE, "r-1", *HONEST, "r-4"), seen=[1, 2, 3, 4])
+    public = said.plan.settings.model_copy(update={"trust": "public", "colluders": 3})
+    proven = tuple(
+        one.model_copy(update={"covered": "words", "source": Source(name=one.reflection_id, proven="secret")})
+        for one in said.result.seen
+    )
+    said = said.model_copy(
+        update={
+            "plan": said.plan.model_copy(update={"settings": public}),
+            "result": said.result.model_copy(update={"seen": proven}),
+        }
+    )
+    shown = versions.after_update(empty("p"), said, budget_tokens=PLENTY, now_ms=0)
+    keeps = command("edit", operations=[op(UPDATE, RULE, ENTRY).model_dump(mode="json")])
+    kept = executing.after_command(shown, keeps, 1, target=None, budget_tokens=PLENTY, now_ms=0)
+    states = []
+    for made in ([(shown, said)], [(shown, said), (kept, None)]):
+        last = made[-1][0]
+        book = Recomputation(empty("p"), last.model_copy(update={"revoked": ("r-1",)}), next_id=9)
+        for version, one in made:
+            book.follow(version, one)
+        states.append([entry.state for entry in book.result(budget_tokens=PLENTY).entries])
+    assert states == [["proposed"], ["active"]]
+
+
 @pytest.mark.parametrize("covered", ["words", "check"])
 def test_what_others_claim_word_for_word_stays_though_they_have_expired(covered: str) -> None:
     first, again = said_again()

@@ -258,7 +258,8 @@ class Recomputation:
             is_kept = said is not None and entry.by_hand and not said.by_hand
             if same and mine is not None and (mine.content == entry.content or not is_kept):
                 kept = {"by_hand": True, "updated_version": entry.updated_version}
-                mine = mine.model_copy(update=kept) if is_kept else mine
+                # What waits without revoked support is shown: a person stands behind it.
+                mine = activated(mine.model_copy(update=kept)) if is_kept else mine
                 entries[entry.id] = _in_state(mine, said, entry, gone)
             elif (is_kept or not same) and entry.id in now:
                 entries[entry.id] = now[entry.id]
@@ -305,7 +306,7 @@ class Recomputation:
             holds=holds,
             gone=tuple(gone),
             budget_tokens=budget,
-            ids={**recorded.placed, **prepared.ids},
+            ids={**prepared.ids, **recorded.placed},
             free_from=before.next_id,
         )
         self.next_id = max(self.next_id, draft.next_id)
