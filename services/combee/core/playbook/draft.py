@@ -17,11 +17,14 @@ from combee.core.playbook.operations import MAX_DETAIL_CHARS, TARGETS, union
 from combee.core.playbook.sections import number_of, same_section, section_order, slug
 from combee.core.playbook.trust import (
     NOTHING,
+    PROPOSED,
     REWORDING,
     Ids,
     Screen,
     Screened,
     activated,
+    added,
+    is_related,
     last_sources,
     said_digest,
     strengthens,
@@ -367,6 +370,9 @@ def apply_operations(
     for loser in losers:
         text = f"{loser.operation.kind}: {loser.operation.content}"
         draft.note("duplicate" if loser.is_repeat else "superseded", loser.entry_id, text)
+        # In a lab, where a curator may do as it likes, nothing is kept.
+        if loser.is_other_lesson and born == PROPOSED and holds == "entries":
+            winners.append(added(loser.operation, draft.entries))
     for operation in winners:
         done = len(draft.changes)
         if holds == "components":
@@ -489,6 +495,8 @@ class Loser:
     entry_id: str
     is_repeat: bool
     """Whether the winner has the same effect, and rests on this operation's evidence as well."""
+    is_other_lesson: bool
+    """Whether its words have nothing to do with the winner's: they are added."""
 
 
 def contest(
@@ -529,7 +537,10 @@ def contest(
             continue
         loser, winner = kept.pop(n), kept[holder[contested]]
         is_repeat = _agree(loser, winner)
-        losers.append(Loser(operation=loser, entry_id=contested, is_repeat=is_repeat))
+        is_other = loser.kind in REWORDING and not is_related(loser.content, winner.content)
+        losers.append(
+            Loser(operation=loser, entry_id=contested, is_repeat=is_repeat, is_other_lesson=is_other)
+        )
         if is_repeat:
             both = union(loser.evidence, winner.evidence)
             kept[holder[contested]] = winner.model_copy(update={"evidence": both})

@@ -340,14 +340,14 @@ class Screen:
             # Without evidence: of a consolidation, whose words nobody would ever support.
             if operation.kind == OperationKind.REMOVE or not operation.evidence:
                 continue
-            passed.append(_added(operation, known))
+            passed.append(added(operation, known))
             # Only words tie a text to an entry: who says it later need not have a word against that entry.
             spoken_of = [
                 entry_id
                 for entry_id in operation.entry_ids
                 if entry_id in known
                 and self._speaking_of(operation, known[entry_id])
-                and _is_related(operation.content, known[entry_id].content)
+                and is_related(operation.content, known[entry_id].content)
             ]
             is_link = (
                 operation.kind == OperationKind.UPDATE
@@ -363,7 +363,7 @@ class Screen:
             operation.content: tuple(
                 entry_id
                 for entry_id in self.rivals.get(operation.content[:MAX_DETAIL_CHARS], ())
-                if entry_id in known and _is_related(operation.content, known[entry_id].content)
+                if entry_id in known and is_related(operation.content, known[entry_id].content)
             )
             for operation in passed
         }
@@ -374,7 +374,7 @@ class Screen:
         witnesses = frozenset(operation.evidence).difference(self.revoked)
         if operation.kind in REWORDING:
             witnesses -= self.unsure
-            if _is_related(operation.content, entry.content):
+            if is_related(operation.content, entry.content):
                 return witnesses
             witnesses = frozenset(one for one in witnesses if entry.id in self.against.get(one, ()))
         return frozenset(one for one in witnesses if entry.id not in self.outdated.get(one, ()))
@@ -504,7 +504,7 @@ class Screen:
             linked = [
                 one
                 for one in (*entry.replaces, *entry.rivals)
-                if one in there and _is_related(entry.content, there[one].content)
+                if one in there and is_related(entry.content, there[one].content)
             ]
             about = [there[one] for one in linked]
             why = candidate.waits_for(policy, self, about) or (NO_ROOM if entry.id in full else "")
@@ -618,14 +618,14 @@ def strengthens(operation: Operation, known: Mapping[str, Entry]) -> bool:
     return entry is not None and same_lesson(entry.content, operation.content)
 
 
-def _added(operation: Operation, known: Mapping[str, Entry]) -> Operation:
+def added(operation: Operation, known: Mapping[str, Entry]) -> Operation:
     """Return an operation on entries as an addition of its text next to them."""
     sections = [known[entry_id].section for entry_id in operation.entry_ids if entry_id in known]
     section = sections[0] if sections else operation.section
     return operation.model_copy(update={"kind": OperationKind.ADD, "entry_ids": (), "section": section})
 
 
-def _is_related(content: str, other: str) -> bool:
+def is_related(content: str, other: str) -> bool:
     """Return whether two contents are about one thing: alike, the same lesson, or at odds.
 
     It depends on these two alone: a batch that is applied again, to other entries, gets the same answer.
