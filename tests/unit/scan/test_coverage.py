@@ -210,7 +210,7 @@ async def test_of_two_wordings_that_a_combine_lost_one_is_carried() -> None:
     result = await learned(model, reflections(*wordings, *LESSONS[:6]))
     assert contents(result) == sorted([wordings[0], *LESSONS[:6]])
     assert ("r-0", "r-1") in [operation.evidence for operation in result.operations]
-    assert [covered(result)[f"r-{n}"] for n in range(2)] == ["carried", "check"]
+    assert [covered(result)[f"r-{n}"] for n in range(2)] == ["carried", "proposal"]
 
 
 PAID, FREE = "Opened parcels always cost the usual fee.", "Opened parcels never cost the usual fee."
