@@ -3,7 +3,6 @@
 With ``--measured`` after them it measures nothing and writes what there is.
 """
 
-import csv
 import logging
 import sys
 from collections.abc import Iterable, Iterator
@@ -15,6 +14,7 @@ from combee_experiments.attacks import experiment, price
 from combee_experiments.attacks.report import COLUMNS, WORST, rows, verdicts, worst
 from combee_experiments.running.cells import Measured
 from combee_experiments.running.report import Table, Verdict, markdown
+from combee_experiments.running.results import write_csv
 from combee_experiments.running.run import run
 from combee_experiments.running.setup import Setup, parse_seeds
 from combee_experiments.running.store import Store
@@ -120,8 +120,7 @@ def _plain(table: Table) -> str:
 def write(measured: Measured, seeds: int) -> None:
     """Write the page and the table."""
     (RESULTS / "attacks.md").write_text(page(measured, seeds), encoding="utf-8")
-    with (RESULTS / "tables" / "attacks.csv").open("w", encoding="utf-8", newline="") as file:
-        csv.writer(file, lineterminator="\n").writerows([COLUMNS, *rows(measured)])
+    write_csv(RESULTS / "tables" / "attacks.csv", [COLUMNS, *rows(measured)])
 
 
 def main() -> None:

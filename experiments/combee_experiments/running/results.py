@@ -112,9 +112,9 @@ def _write_tables(folder: Path, report: Report) -> Path:
     for old in folder.glob("*.csv"):
         old.unlink()
     for number, table in enumerate(report.tables, 1):
-        _write_csv(folder / f"{number}-{_file_name(table.title)}.csv", [table.columns, *table.rows])
+        write_csv(folder / f"{number}-{_file_name(table.title)}.csv", [table.columns, *table.rows])
     if decided := [(verdict.criterion, verdict.word, verdict.told) for verdict in report.verdicts]:
-        _write_csv(folder / CRITERIA, [("criterion", "verdict", "figures"), *decided])
+        write_csv(folder / CRITERIA, [("criterion", "verdict", "figures"), *decided])
     return folder
 
 
@@ -122,6 +122,7 @@ def _file_name(title: str) -> str:
     return "-".join(re.findall(r"[a-z0-9]+", title.lower()))
 
 
-def _write_csv(path: Path, rows: Iterable[Iterable[str]]) -> None:
+def write_csv(path: Path, rows: Iterable[Iterable[str]]) -> None:
+    """Write rows, the head first."""
     with path.open("w", encoding="utf-8", newline="") as file:
         csv.writer(file, lineterminator="\n").writerows(rows)

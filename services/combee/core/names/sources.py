@@ -118,6 +118,12 @@ def _scheme_and_signature(sent_proof: bytes) -> tuple[str, bytes]:
         return "", b""
 
 
+def is_vouched(headers: Headers) -> bool:
+    """Return whether a record's proof is that of a service; `KnownSources.effective` tells whether it is valid."""
+    scheme, _ = _scheme_and_signature(header(headers, PROOF_HEADER) or b"")
+    return scheme == SERVICES
+
+
 def gateway_source(key: str, *, proven: bool) -> Source:
     """Return the source of a request with a gateway's key, whatever its sender claims."""
     return Source(name=f"{GATEWAY_KEY}{key}", proven="gateway" if proven else "")

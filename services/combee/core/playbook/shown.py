@@ -1,12 +1,14 @@
 """What agents are shown of a playbook, and what a record of it means on another line of the playbook; pure."""
 
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import TypedDict
 
+from combee.core.playbook.derived import once_per_version
 from combee_schemas.base import Shown, branch_in
 from combee_schemas.digests import digest
 from combee_schemas.playbook import Entry, Playbook
-from combee_schemas.reflection import Reflection
+from combee_schemas.reflection import BulletTag, Reflection
 
 DIGEST_CHARS = 8
 """Length of digests: every record of a run has one per entry, and only digests of one id are compared."""
@@ -104,6 +106,18 @@ def without_needless(reflection: Reflection, line: str) -> Reflection:
     return reflection.model_copy(update={"shown": reflection.shown.model_copy(update={"digests": ()})})
 
 
+@once_per_version
+def words_since(base: Playbook) -> Mapping[str, int]:
+    """Return by entry the version since which it says this lesson."""
+    return {entry.id: entry.created_version for entry in base.entries}
+
+
+def outdated(base: Playbook, tags: Iterable[BulletTag], shown_version: int | None) -> frozenset[str]:
+    """Return the tagged entries of ``base`` that said something else in the version that the agent read."""
+    since = words_since(base)
+    return frozenset(tag.id for tag in tags if shown_version and shown_version < since.get(tag.id, 0))
+
+
 def as_seen_on(base: Playbook, reflection: Reflection) -> Reflection:
     """Return a reflection with the tags and shown entries that count on the line of ``base``.
 
@@ -112,11 +126,10 @@ def as_seen_on(base: Playbook, reflection: Reflection) -> Reflection:
     """
     shown = reflection.shown
     if ((shown.line if shown else "") or reflection.playbook) == base.name:
-        since = {entry.id: entry.created_version for entry in base.entries}
-        read = shown.version if shown else 0
-        tags = tuple(tag for tag in reflection.bullet_tags if not 0 < read < since.get(tag.id, 0))
-        if tags == reflection.bullet_tags:
+        others = outdated(base, reflection.bullet_tags, shown.version if shown else None)
+        if not others:
             return reflection
+        tags = tuple(tag for tag in reflection.bullet_tags if tag.id not in others)
         return reflection.model_copy(update={"bullet_tags": tags})
     digests = dict(zip(shown.entry_ids, shown.digests, strict=False)) if shown else {}
     same = {

@@ -24,6 +24,7 @@ from combee.core.playbook.budget import UNBOUNDED, Parts, evictions, has_several
 from combee.core.playbook.derived import once_per_version
 from combee.core.playbook.operations import MAX_DETAIL_CHARS, union
 from combee.core.playbook.sections import same_section
+from combee.core.playbook.shown import outdated
 from combee.core.text.similarity.lessons import at_odds, same_lesson
 from combee.core.text.similarity.overlap import ALIKE, common, unites
 from combee.core.text.similarity.wording import wording
@@ -242,7 +243,6 @@ class Screen:
         # Who comes first to what a person wrote or imported need not be the only one to come.
         is_new = sum(source.batches for source in taught_by) < TO_BE_ALONE
         rules = rules_of(settings, several=several, may_be_several=is_new)
-        since = {entry.id: entry.created_version for entry in base.entries}
         rivals = dict[str, tuple[str, ...]]()
         for conflict in update.result.conflicts if rules.weighs else ():
             if conflict.entry_id:
@@ -262,11 +262,8 @@ class Screen:
                 for reflection in seen
             },
             outdated={
-                reflection.reflection_id: frozenset(
-                    tag.id for tag in reflection.tags if 0 < reflection.shown_version < since.get(tag.id, 0)
-                )
+                reflection.reflection_id: outdated(base, reflection.tags, reflection.shown_version)
                 for reflection in seen
-                if reflection.shown_version
             },
             needs_evidence=bool(read),
             rivals=rivals,

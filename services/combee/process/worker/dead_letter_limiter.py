@@ -48,7 +48,7 @@ class DeadLetterLimiter:
         self._events: deque[tuple[float, str, Tally]] = deque(maxlen=REMEMBERED)
         self._until: dict[str, float] = {}
         """By playbook, the end of its last pause."""
-        self._unreported: list[tuple[str, float]] = []
+        self._unreported: list[str] = []
         self._asking = asyncio.Lock()
         self._trusted_until = float("-inf")
         """A usable reply to a control question counts for a whole window."""
@@ -59,8 +59,8 @@ class DeadLetterLimiter:
         # One atomic copy of the dictionary: threads that serve health read it too.
         return {name: until - now for name, until in tuple(self._until.items()) if until > now}
 
-    def news(self) -> Sequence[tuple[str, float]]:
-        """Return new pauses, playbook and seconds, each once."""
+    def news(self) -> Sequence[str]:
+        """Return newly paused playbooks, each once; a pause lasts `WINDOW_S`."""
         unreported, self._unreported = self._unreported, []
         return unreported
 
@@ -149,7 +149,7 @@ class DeadLetterLimiter:
         self._until[playbook] = now + WINDOW_S
         kept = [event for event in self._events if event[1] != playbook]
         self._events = deque(kept, maxlen=REMEMBERED)
-        self._unreported.append((playbook, WINDOW_S))
+        self._unreported.append(playbook)
         logger.error("paused", service=self._service, playbook=named(playbook), seconds=WINDOW_S)
 
 

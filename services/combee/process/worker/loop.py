@@ -26,7 +26,12 @@ from combee.adapters.ports import (
     UnansweredError,
 )
 from combee.core.log.watermark import Watermark
-from combee.process.worker.dead_letter_limiter import DeadLetterLimiter, HeldBackError, PausedRecords
+from combee.process.worker.dead_letter_limiter import (
+    WINDOW_S,
+    DeadLetterLimiter,
+    HeldBackError,
+    PausedRecords,
+)
 from combee.process.worker.dead_letters import dead_letter, held_back, log_dead_letter
 from combee.process.worker.passed_over import PassedOver, PassOverError, note_from, note_text
 from combee.process.worker.retry import RETRIABLE, retried, write
@@ -166,8 +171,8 @@ class Loop:
 
     async def _announce_pauses(self) -> None:
         """Announce new pauses in the log, for 'combee status'."""
-        for playbook, seconds in self._limiter.news():
-            await self._log.produce(held_back(self._handler.service, playbook, seconds, self._clock))
+        for playbook in self._limiter.news():
+            await self._log.produce(held_back(self._handler.service, playbook, WINDOW_S, self._clock))
 
     async def _release(self) -> None:
         """Resume records whose playbook is no longer paused."""

@@ -15,11 +15,17 @@ from combee.core.names.identity import (
     received_identity,
     reflection_id,
 )
-from combee.core.names.sources import NOBODY, SERVICES, EffectiveSource, KnownSources, secret_proof
+from combee.core.names.sources import (
+    NOBODY,
+    SERVICES,
+    EffectiveSource,
+    KnownSources,
+    is_vouched,
+    secret_proof,
+)
 from combee_schemas import topics
 from combee_schemas.base import Source
 from combee_schemas.outcome import Outcome
-from combee_schemas.records import PROOF_HEADER, header
 from combee_schemas.reflection import Reflection
 from combee_schemas.topics import key_of
 from combee_schemas.trace import Trace
@@ -49,9 +55,8 @@ class Provenance:
 
     def is_by_reflect(self, record: Record, reflection: Reflection) -> bool:
         """Return whether *reflect* wrote a verified reflection; without a secret only its id tells."""
-        scheme, _, _ = (header(record.headers, PROOF_HEADER) or b"").partition(b":")
-        is_vouched = scheme == SERVICES.encode() and bool(reflection.source and reflection.source.proven)
-        return is_derived(reflection) and (is_vouched or not self.vouches)
+        is_verified = reflection.source is not None and bool(reflection.source.proven)
+        return is_derived(reflection) and ((is_verified and is_vouched(record.headers)) or not self.vouches)
 
     def reflection(self, record: Record, *, is_reread: bool = False) -> Reflection:
         """Return a reflection with its verified source and the id that its source may use.

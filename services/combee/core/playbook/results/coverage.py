@@ -18,6 +18,7 @@ from combee.core.names.sources import UNPROVEN, supporters
 from combee.core.playbook.operations import MAX_DETAIL_CHARS, union
 from combee.core.playbook.results.echo import was_shown, without_echoes
 from combee.core.playbook.results.guards import MAX_CONFLICTS, Guarded, guarded, rewrites
+from combee.core.playbook.shown import words_since
 from combee.core.playbook.trust import PERSON, said_digest
 from combee.core.text.figures import figures, lacking, qualifiers
 from combee.core.text.forms import count_words
@@ -245,7 +246,7 @@ class Coverage:
         return covering | self._by_operations(covering, carried=True)
 
     def _by_entries(self, lessons: Iterable[int], touched: Collection[str]) -> Iterator[tuple[int, int]]:
-        since = {entry.id: entry.created_version for entry in self.base.entries}
+        since = words_since(self.base)
         for n in lessons:
             shown = self.lessons[n].reflection.shown
             known = [
@@ -479,7 +480,7 @@ class Coverage:
         repeating: set[int | None] = set()
         on: dict[int, list[str]] = defaultdict(list, {at: list(ids) for at, ids in self.advised.items()})
         claims: dict[bool, dict[str, list[str]]] = {True: defaultdict(list), False: defaultdict(list)}
-        since = {entry.id: entry.created_version for entry in self.base.entries}
+        since = words_since(self.base)
         for n, place in self.covering.items():
             statement, reflection = self.statements[place], self.lessons[n].reflection
             if statement.operation is not None:

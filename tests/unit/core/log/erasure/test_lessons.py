@@ -107,7 +107,7 @@ def test_a_rejection_of_what_other_runs_taught_stays_when_one_that_repeats_it_is
 
 
 def test_an_update_keeps_no_digest_of_an_erased_lesson() -> None:
-    """Whoever guesses the text could confirm it."""
+    """Somebody who guesses the text could confirm it."""
     named, other = entry("x", f"Write to {SUBJECT}"), entry("y", "Ask twice")
     claims = [
         Known(entry_id=each.id, evidence=("b",), said=said_digest(each.content)) for each in (named, other)
