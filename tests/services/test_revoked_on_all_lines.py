@@ -189,6 +189,8 @@ async def test_a_playbook_that_has_branches_is_not_deleted() -> None:
         assert refused(deployment) == [complaint]
         await publish(deployment, range(10, 10 + BATCH))
         await deployment.until(lambda: len(ledger.versions(deployment.log)) == 2)
+        # The update of a batch that is in flight would create the branch again (ADR 0013).
+        await deployment.until(lambda: len(ledger.versions(deployment.log, LINE)) == 1 + BATCH // 2)
         await carried_out(deployment, await commands(deployment).delete(LINE))
         await carried_out(deployment, await commands(deployment).delete(NAME))
     assert ledger.versions(deployment.log)[-1].origin == "delete"
