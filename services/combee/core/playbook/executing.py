@@ -62,7 +62,8 @@ def after_command(
         case "rollback" if target is not None:
             changed = _with_content_of(current, target, recomputed, budget_tokens, rejected_by=current)
             change = Change(kind="rollback", detail=evidence.RESTORED.format(version=target.version))
-            changed = changed.model_copy(update={"changes": (change, *changed.changes)})
+            update = {"changes": (change, *changed.changes), "entries": _begun(changed.entries, current)}
+            changed = changed.model_copy(update=update)
         case "adopt" if adoption is not None:
             if reason := adoption.refusal():
                 raise InapplicableError(reason)
@@ -96,17 +97,8 @@ def _imported(current: Playbook, command: Command, budget_tokens: int) -> Playbo
     if reason := oversize(command.entries, command.sections):
         raise InapplicableError(reason)
     fits = needed_tokens(command.entries, command.sections) <= budget_tokens
-    version = current.version + 1
-    since = {(entry.id, entry.content): entry.created_version for entry in current.entries}
-    entries = tuple(
-        entry.model_copy(
-            update={
-                "created_version": since.get((entry.id, entry.content), version),
-                "updated_version": version,
-            }
-        )
-        for entry in command.entries
-    )
+    changed = {"updated_version": current.version + 1}
+    entries = tuple(entry.model_copy(update=changed) for entry in _begun(command.entries, current))
     return current.model_copy(
         update={
             "entries": entries,
@@ -118,6 +110,20 @@ def _imported(current: Playbook, command: Command, budget_tokens: int) -> Playbo
             "next_id": max([current.next_id, *(number_of(e.id) + 1 for e in entries)]),
             "changes": tuple(Change(kind="import", entry_id=e.id) for e in entries),
         }
+    )
+
+
+def _begun(entries: Iterable[Entry], current: Playbook) -> tuple[Entry, ...]:
+    """Return entries that begin with the next version where ``current`` does not say the same under their ids.
+
+    Agents that read ``current`` then tag other words.
+    """
+    since = {(entry.id, entry.content): entry.created_version for entry in current.entries}
+    return tuple(
+        entry.model_copy(
+            update={"created_version": since.get((entry.id, entry.content), current.version + 1)}
+        )
+        for entry in entries
     )
 
 

@@ -591,6 +591,36 @@ def test_a_lesson_that_comes_back_by_a_rejection_has_no_harm_of_what_was_rejecte
     assert teaching.shown() == {VICTIM, OTHER, ORDER}
 
 
+@pytest.mark.parametrize("undo", ["reject", "rollback"])
+def test_words_that_come_back_have_no_harm_of_who_still_read_what_was_undone(undo: str) -> None:
+    teaching = Teaching(rules=TEAM)
+    teaching.say(VICTIM, "a")
+    teaching.say(OTHER, "bcd")
+    teaching.learn()
+    production, own = teaching.playbook, teaching.id_of(VICTIM)
+    teaching.say(LIMIT, "ax", harmful=[own])
+    teaching.learn(op("UPDATE", LIMIT, own))
+    candidate = teaching.playbook
+    teaching.say(OTHER, "bcd", harmful=[own])
+    if undo == "rollback":
+        teaching.playbook = after_command(command("rollback", version=1), candidate, production)
+    else:
+        teaching.playbook = executing.after_rejection(
+            candidate,
+            command("reject", entry_ids=(own,)),
+            candidate=candidate,
+            production=production,
+            behind={own: ()},
+            between=(production, candidate),
+            budget_tokens=PLENTY,
+            now_ms=0,
+        )
+    teaching.learn()
+    teaching.say(ORDER, "x", harmful=[own])
+    teaching.learn(op("REMOVE", "", own))
+    assert teaching.shown() == {VICTIM, OTHER, ORDER}
+
+
 # ---- what waits
 
 

@@ -591,10 +591,11 @@ def _says_the_same(entry: Entry, other: Entry) -> bool:
 
 
 def _as_old(entry: Entry, recorded: Entry) -> Entry:
-    """Return an entry with the version that changed it last, unless it was recorded in other words."""
+    """Return an entry with the versions that it began with and that changed it last, unless in other words."""
     if not _says_the_same(entry, recorded):
         return entry
-    return entry.model_copy(update={"updated_version": recorded.updated_version})
+    versions = {"created_version", "updated_version"}
+    return entry.model_copy(update=recorded.model_dump(include=versions))
 
 
 def _in_state(entry: Entry, was: Entry | None, recorded: Entry, gone: Collection[str]) -> Entry:
