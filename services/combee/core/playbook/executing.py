@@ -6,7 +6,7 @@ from pydantic import ValidationError
 
 from combee.core.playbook.budget import budget_of, needed_tokens, oversize
 from combee.core.playbook.lineage import evidence
-from combee.core.playbook.lineage.branching import Adoption, taken_over, with_revocations_of
+from combee.core.playbook.lineage.branching import Adoption, dated, taken_over, with_revocations_of
 from combee.core.playbook.lineage.recomputing import Recomputation, Recomputed
 from combee.core.playbook.lineage.rejecting import without_entries, without_rejected
 from combee.core.playbook.operations import clean_command, union
@@ -62,7 +62,7 @@ def after_command(
         case "rollback" if target is not None:
             changed = _with_content_of(current, target, recomputed, budget_tokens, rejected_by=current)
             change = Change(kind="rollback", detail=evidence.RESTORED.format(version=target.version))
-            update = {"changes": (change, *changed.changes), "entries": _begun(changed.entries, current)}
+            update = {"changes": (change, *changed.changes), "entries": dated(changed.entries, current)}
             changed = changed.model_copy(update=update)
         case "adopt" if adoption is not None:
             if reason := adoption.refusal():
@@ -98,7 +98,7 @@ def _imported(current: Playbook, command: Command, budget_tokens: int) -> Playbo
         raise InapplicableError(reason)
     fits = needed_tokens(command.entries, command.sections) <= budget_tokens
     changed = {"updated_version": current.version + 1}
-    entries = tuple(entry.model_copy(update=changed) for entry in _begun(command.entries, current))
+    entries = tuple(entry.model_copy(update=changed) for entry in dated(command.entries, current))
     return current.model_copy(
         update={
             "entries": entries,
@@ -110,20 +110,6 @@ def _imported(current: Playbook, command: Command, budget_tokens: int) -> Playbo
             "next_id": max([current.next_id, *(number_of(e.id) + 1 for e in entries)]),
             "changes": tuple(Change(kind="import", entry_id=e.id) for e in entries),
         }
-    )
-
-
-def _begun(entries: Iterable[Entry], current: Playbook) -> tuple[Entry, ...]:
-    """Return entries that begin with the next version where ``current`` does not say the same under their ids.
-
-    Agents that read ``current`` then tag other words.
-    """
-    since = {(entry.id, entry.content): entry.created_version for entry in current.entries}
-    return tuple(
-        entry.model_copy(
-            update={"created_version": since.get((entry.id, entry.content), current.version + 1)}
-        )
-        for entry in entries
     )
 
 

@@ -1,6 +1,6 @@
 """A playbook and its branches share revocations; a branch's content can be adopted; pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from combee.core.playbook.lineage.evidence import rules_for
@@ -103,19 +103,18 @@ def taken_over(adoption: Adoption, current: Playbook, content: Playbook) -> Play
     """
     ids = adoption.ids(current, content.entries, content.next_id)
     version, target = current.version + 1, adoption.target
-    since = {(entry.id, entry.content): entry.created_version for entry in current.entries}
-    entries = tuple(
+    renamed = (
         entry.model_copy(
             update={
                 "id": ids[entry.id],
                 "replaces": tuple(ids[other] for other in entry.replaces if other in ids),
                 "rivals": tuple(ids[other] for other in entry.rivals if other in ids),
-                "created_version": since.get((ids[entry.id], entry.content), version),
                 "updated_version": version,
             }
         )
         for entry in content.entries
     )
+    entries = dated(renamed, current)
     change = Change(kind="adopt", detail=f"version {target.version} of {target.name}")
     other = {new: old for old, new in ids.items() if new != old}
     return content.model_copy(
@@ -127,6 +126,19 @@ def taken_over(adoption: Adoption, current: Playbook, content: Playbook) -> Play
             "counted_offset": target.through_offset,
             "again": tuple(asked for asked in content.again if asked.offset <= current.through_offset),
         }
+    )
+
+
+def dated(entries: Iterable[Entry], current: Playbook) -> tuple[Entry, ...]:
+    """Return entries, those that ``current`` does not contain in the same words as new in the next version.
+
+    What agents that read ``current`` say of these ids is about other words.
+    """
+    since = {(entry.id, entry.content): entry.created_version for entry in current.entries}
+    version = current.version + 1
+    return tuple(
+        entry.model_copy(update={"created_version": since.get((entry.id, entry.content), version)})
+        for entry in entries
     )
 
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from combee.core.playbook.operations import union
+from combee.core.playbook.shown import words_since
 from combee.core.playbook.versions import drafted
 from combee_schemas.playbook import Entry, Playbook, Revocation
 from combee_schemas.scan import Update
@@ -55,7 +56,7 @@ def here(entries: Iterable[Entry], version: Playbook) -> tuple[Entry, ...]:
     forked = version.batch is not None and version.batch.plan.branch is not None
     if version.adopted is None and not forked:
         return tuple(entries)
-    since = {entry.id: entry.created_version for entry in version.entries}
+    since = words_since(version)
     ids = ids_here(version)
     return tuple(
         entry.model_copy(

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from combee.core.playbook.derived import once_per_version
 from combee.core.playbook.operations import union
+from combee.core.playbook.shown import words_since
 from combee.core.text.similarity.lessons import Index
 from combee_schemas.base import Shown
 from combee_schemas.playbook import Playbook
@@ -53,11 +54,11 @@ def was_shown(entry_id: str, since: int, shown: Shown | None) -> bool:
 
 
 class _Known:
-    """Contents of a playbook's entries, removed ones too, and the version in which each present one was added."""
+    """Contents of a playbook's entries, removed ones too, and the versions since which the present ones say theirs."""
 
     def __init__(self, base: Playbook) -> None:
         self._index = Index()
-        self._since = {entry.id: entry.created_version for entry in base.entries}
+        self._since = words_since(base)
         for former in base.retired:
             self._index.put(former.entry_id, former.content)
         for entry in base.entries:
