@@ -54,7 +54,7 @@ def was_shown(entry_id: str, since: int, shown: Shown | None) -> bool:
 
 
 class _Known:
-    """Contents of a playbook's entries, removed ones too, and the versions since which the present ones say theirs."""
+    """Contents of a playbook's entries, removed ones too, and since when the present ones say their lessons."""
 
     def __init__(self, base: Playbook) -> None:
         self._index = Index()
