@@ -449,7 +449,8 @@ def test_what_is_revoked_goes_although_runs_were_erased_behind_an_entry_before_i
         )
         left = rewriter.record(topic, record)
         assert left is not None
-        return topic.read(left)
+        message_left: Message = topic.read(left)
+        return message_left
 
     history: list[tuple[Any, Any]] = [
         (erased(topics.HISTORY, version), erased(topics.UPDATES, made))
