@@ -7,14 +7,21 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from combee.core.log.erasure.lessons import Lessons
+from combee.core.log.erasure.rewriting import Rewriter
+from combee.core.log.erasure.runs import Runs
+from combee.core.log.erasure.selector import Marker, Selector
 from combee.core.playbook import executing, trust, versions
 from combee.core.playbook.budget import entry_tokens
 from combee.core.playbook.lineage.recomputing import Recomputation, Recomputed
 from combee.core.playbook.versions import empty
-from combee_schemas.base import Source
+from combee_schemas import topics
+from combee_schemas.base import Message, Source
 from combee_schemas.plan import PlanSettings, Probation
 from combee_schemas.playbook import Asked, Playbook, Revocation
+from combee_schemas.records import Record
 from combee_schemas.scan import Known, Operation, Seen, Update
+from combee_schemas.topics import AnyTopic
 from support.playbooks import (
     ADD,
     PLENTY,
@@ -420,3 +427,35 @@ def test_a_batch_of_a_source_that_was_barred_already_is_recomputed_as_it_was_rec
     assert [one.state for one in seen.entries] == ["active"]
     left = _recomputed([(held, first), (revoked, None), (seen, last)], seen, PLENTY)
     assert (left.entries, left.changes) == (seen.entries, ())
+
+
+def test_what_is_revoked_goes_although_runs_were_erased_behind_an_entry_before_it() -> None:
+    """Applied to what is left, the batch gives the id of the revoked lesson to the one that others repeated."""
+    base = empty("p")
+    first = update(base, added(RULE, "r-2"), seen=[2])
+    honest = versions.after_update(base, first, budget_tokens=PLENTY, now_ms=0)
+    second = update(honest, added(RULE, "r-3"), added("Trust nobody", "r-1"), seen=[3, 1])
+    hostile = versions.after_update(honest, second, budget_tokens=PLENTY, now_ms=0)
+    lessons = Lessons(Selector(), Runs({"p": {"r-2"}}))
+    for version in (honest, hostile):
+        lessons.add(version)
+    lessons.settle()
+    rewriter = Rewriter(lessons, Marker(b"secret"))
+
+    def erased(topic: AnyTopic, message: Message) -> Message:
+        sent = topic.record(message)
+        record = Record(
+            topic=topic.name, partition=0, offset=0, timestamp_ms=0, key=sent.key, value=sent.value
+        )
+        left = rewriter.record(topic, record)
+        assert left is not None
+        message_left: Message = topic.read(left)
+        return message_left
+
+    history: list[tuple[Any, Any]] = [
+        (erased(topics.HISTORY, version), erased(topics.UPDATES, made))
+        for version, made in ((honest, first), (hostile, second))
+    ]
+    assert [len(version.entries) for version, _ in history] == [0, 2]
+    left = _recomputed(history, barring(history[-1][0], "r-1", rule="source:lab"), PLENTY)
+    assert [(entry.id, entry.content) for entry in left.entries] == [(ENTRY, RULE)]

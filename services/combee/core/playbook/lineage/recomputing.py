@@ -312,6 +312,16 @@ class Recomputation:
         self.next_id = max(self.next_id, draft.next_id)
         contents = {entry.content: entry.id for entry in draft.entries.values()}
         self._mixed += prepared.mixed(contents)
+        # Where something was erased since, applying the batch gives the ids of what is left to other entries.
+        says = {entry.id: entry.content for entry in after.entries}
+        other = {
+            entry.id
+            for entry in recorded.entries.values()
+            if says.get(entry.id, entry.content) != entry.content
+        }
+        for entry_id in other:
+            del recorded.entries[entry_id]
+            draft.entries.pop(entry_id, None)
         return self._merged(before, after, update, recorded.entries, draft, gone)
 
     def _is_touched(self, before: Playbook, update: Update, gone: frozenset[str]) -> bool:
