@@ -12,6 +12,7 @@ from combee.core.playbook.lineage.rejecting import without_entries, without_reje
 from combee.core.playbook.operations import clean_command, union
 from combee.core.playbook.pausing import order_of
 from combee.core.playbook.sections import clash, number_of, section_order
+from combee.core.playbook.shown import shown
 from combee.core.playbook.trust import activated
 from combee.core.playbook.versions import InapplicableError, edited, empty, next_version, remembered
 from combee_schemas.base import is_branch_of
@@ -62,8 +63,10 @@ def after_command(
         case "rollback" if target is not None:
             changed = _with_content_of(current, target, recomputed, budget_tokens, rejected_by=current)
             change = Change(kind="rollback", detail=evidence.RESTORED.format(version=target.version))
-            update = {"changes": (change, *changed.changes), "entries": dated(changed.entries, current)}
-            changed = changed.model_copy(update=update)
+            # What waits keeps its version: who has said its rival since then still counts.
+            again = {entry.id: entry for entry in dated(shown(changed).entries, current)}
+            entries = tuple(again.get(entry.id, entry) for entry in changed.entries)
+            changed = changed.model_copy(update={"changes": (change, *changed.changes), "entries": entries})
         case "adopt" if adoption is not None:
             if reason := adoption.refusal():
                 raise InapplicableError(reason)

@@ -415,6 +415,16 @@ def test_rejecting_a_rewording_of_a_proposed_entry_leaves_the_proposal() -> None
     assert not without_entries(promoted, promoted, production, {ID: ("r-2",)}, budget_tokens=PLENTY).entries
 
 
+def test_what_waits_again_knows_since_when_its_rivals_were_said() -> None:
+    """Dated anew, it would take the place of an entry that was said while it waited."""
+    waits = entry(ID, RULE, state="proposed", created_version=1)
+    production = empty("p").model_copy(update={"version": 1, "entries": (waits,)})
+    candidate = production.model_copy(update={"version": 2, "entries": (entry(ID, POISON),)})
+    back = after_command(command("rollback", version=1), candidate, production)
+    rejected = without_entries(candidate, candidate, production, {ID: ("r-2",)}, budget_tokens=PLENTY)
+    assert [only(version).created_version for version in (back, rejected)] == [1, 1]
+
+
 def test_what_a_rejection_restores_keeps_who_confirmed_it_before_it_was_changed() -> None:
     v1 = learned(empty("p"), [op(ADD, RULE, evidence=("r-0",))], [seen(0, "shop")])
     v2 = learned(v1, [op(UPDATE, RULE, ID, evidence=("r-1",))], [seen(1, "alice")])

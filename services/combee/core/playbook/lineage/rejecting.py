@@ -178,12 +178,16 @@ def _before_rejected(
 
 
 def _restored(before: Entry, now: Entry | None, version: int) -> Entry:
-    """Return an entry with its former words; tags of agents that read other words until now are not about these."""
+    """Return an entry with its former words; tags of agents that read other words until now are not about these.
+
+    What waits keeps its version: who has said its rival since then still counts.
+    """
+    began = {"created_version": version} if before.is_active else {}
     counted = {"helpful", "harmful"}
     if now and same_lesson(before.content, now.content):
         counted |= {"harmed", "helped", "created_version"}
     kept = now.model_dump(include=counted) if now else {}
-    return before.model_copy(update={"created_version": version, **kept, "updated_version": version})
+    return before.model_copy(update={**began, **kept, "updated_version": version})
 
 
 def _change(kind: str, entry: Entry) -> Change:
