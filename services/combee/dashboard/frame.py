@@ -55,7 +55,8 @@ def application(context: Context) -> FastAPI:
 
 def _close_oldest(opened: Client, most: int) -> None:
     """Close the oldest pages of a page's key beyond ``most``; even a page that nobody looks at stays for a minute."""
-    same = [client for client in Client.instances.values() if _key(client) == _key(opened)]
+    key = _key(opened)
+    same = [client for client in Client.instances.values() if _key(client) == key]
     for client in same[:-most]:
         client.delete()
 

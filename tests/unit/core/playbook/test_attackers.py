@@ -21,6 +21,7 @@ from combee.core.text.similarity import lessons
 from combee.core.text.similarity.wording import of_long
 from combee.sdk.view import PlaybookView
 from combee_schemas.plan import PlanSettings
+from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import GroupMember, NodeResult, Operation, OperationKind
 from support.playbooks import PLENTY, after_command, command, learned
@@ -44,6 +45,20 @@ def knowing(rules: Mapping[str, Any], *contents: str) -> Teaching:
     teaching.learn()
     assert teaching.shown() == set(contents)
     return teaching
+
+
+def rejected(candidate: Playbook, entry_id: str, production: Playbook) -> Playbook:
+    """Return the version in which a person has rejected what a candidate says in an entry."""
+    return executing.after_rejection(
+        candidate,
+        command("reject", entry_ids=(entry_id,)),
+        candidate=candidate,
+        production=production,
+        behind={entry_id: ()},
+        between=(production, candidate),
+        budget_tokens=PLENTY,
+        now_ms=0,
+    )
 
 
 # ---- riding on what honest sources say
@@ -457,16 +472,7 @@ def test_a_lesson_that_comes_back_by_a_rejection_has_no_harm_of_what_was_rejecte
     teaching.say(OTHER, "bcd", harmful=[own])
     teaching.learn()
     candidate = teaching.playbook
-    teaching.playbook = executing.after_rejection(
-        candidate,
-        command("reject", entry_ids=(own,)),
-        candidate=candidate,
-        production=production,
-        behind={own: ()},
-        between=(production, candidate),
-        budget_tokens=PLENTY,
-        now_ms=0,
-    )
+    teaching.playbook = rejected(candidate, own, production)
     teaching.say(ORDER, "x", harmful=[own])
     teaching.learn(op("REMOVE", "", own))
     assert teaching.shown() == {VICTIM, OTHER, ORDER}
@@ -486,16 +492,7 @@ def test_words_that_come_back_have_no_harm_of_who_still_read_what_was_undone(und
     if undo == "rollback":
         teaching.playbook = after_command(command("rollback", version=1), candidate, production)
     else:
-        teaching.playbook = executing.after_rejection(
-            candidate,
-            command("reject", entry_ids=(own,)),
-            candidate=candidate,
-            production=production,
-            behind={own: ()},
-            between=(production, candidate),
-            budget_tokens=PLENTY,
-            now_ms=0,
-        )
+        teaching.playbook = rejected(candidate, own, production)
     teaching.learn()
     teaching.say(ORDER, "x", harmful=[own])
     teaching.learn(op("REMOVE", "", own))

@@ -314,14 +314,10 @@ class Recomputation:
         self._mixed += prepared.mixed(contents)
         # Where something was erased since, applying the batch gives the ids of what is left to other entries.
         says = {entry.id: entry.content for entry in after.entries}
-        other = {
-            entry.id
-            for entry in recorded.entries.values()
-            if says.get(entry.id, entry.content) != entry.content
-        }
-        for entry_id in other:
-            del recorded.entries[entry_id]
-            draft.entries.pop(entry_id, None)
+        for entry in tuple(recorded.entries.values()):
+            if says.get(entry.id, entry.content) != entry.content:
+                recorded.drop(entry.id)
+                draft.drop(entry.id)
         return self._merged(before, after, update, recorded.entries, draft, gone)
 
     def _is_touched(self, before: Playbook, update: Update, gone: frozenset[str]) -> bool:
@@ -604,8 +600,12 @@ def _as_old(entry: Entry, recorded: Entry) -> Entry:
     """Return an entry with the versions that it began with and that changed it last, unless in other words."""
     if not _says_the_same(entry, recorded):
         return entry
-    versions = {"created_version", "updated_version"}
-    return entry.model_copy(update=recorded.model_dump(include=versions))
+    return entry.model_copy(
+        update={
+            "created_version": recorded.created_version,
+            "updated_version": recorded.updated_version,
+        }
+    )
 
 
 def _in_state(entry: Entry, was: Entry | None, recorded: Entry, gone: Collection[str]) -> Entry:
