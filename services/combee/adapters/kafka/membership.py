@@ -54,14 +54,15 @@ class Membership:
         async def send_request(request: Any) -> Any:
             if not isinstance(request, JoinGroupRequest):
                 return await send(request)
-            if self._member_id and not request._member_id:  # noqa: SLF001 - the same
-                answer = await send(_as_member(request, self._member_id))
-                if answer.error_code == FENCED_INSTANCE_ID:
-                    self._taken = True
-                    await coordinator._closing  # noqa: SLF001 - the same
-                if answer.error_code == 0:
-                    return answer
-            answer = await send(request)
+            forgotten = self._member_id and not request._member_id  # noqa: SLF001 - the same
+            answer = await send(_as_member(request, self._member_id) if forgotten else request)
+            if answer.error_code == FENCED_INSTANCE_ID:
+                # Another join, even one while this process ends, would throw the other out.
+                self._taken = True
+                await coordinator._closing  # noqa: SLF001 - the same
+                return answer
+            if forgotten and answer.error_code != 0:
+                answer = await send(request)
             if answer.error_code == 0:
                 self._member_id = answer.member_id
             return answer
