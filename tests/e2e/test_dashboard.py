@@ -57,7 +57,7 @@ from support.broker import Broker
 from support.browser import CHROMIUM, PATIENCE_MS, browsing, opened
 from support.flat import changed
 from support.gates import add, update
-from support.gateway import ADMIN, CONFIGURED, READER, WRITER, GuardedLog, published, publishing, version
+from support.gateway import ADMIN, CONFIGURED, READER, GuardedLog, published, publishing, version
 from support.ledger import reflection
 from support.pictures import MANIFEST
 from support.running import Running, running_stack, traces
@@ -285,7 +285,7 @@ async def test_keys_keep_others_out_what_is_chosen_survives_a_reload_and_what_is
                     for path in PAGES:
                         await other.goto(base.rstrip("/") + path)
                         await read_every_text(other)
-                    await ask_for_a_key(other, base)
+                    await open_a_dialog(other, base)
                     await read_every_text(other)
                 assert complaints == []
                 await miss_a_page(page, base)
@@ -415,8 +415,6 @@ async def test_a_person_rejects_one_entry_and_then_a_source_of_what_is_left() ->
         await expect(section.get_by_role("button", name="Approve")).to_be_hidden(timeout=PATIENCE_MS)
         await read_every_text(page)
         await section.get_by_role("button", name="Reject 1 entry").click(timeout=PATIENCE_MS)
-        await dialog.get_by_label("Key").fill(ADMIN, timeout=PATIENCE_MS)
-        await page.keyboard.press("Enter")
         await expect(dialog).to_contain_text("Reject entries of version 2?", timeout=PATIENCE_MS)
         await expect(dialog).to_contain_text("new ones are removed, for good: misc-00003.")
         await dialog.get_by_label("Reason").fill("fraud")
@@ -469,9 +467,8 @@ async def test_a_link_opens_the_dashboard_for_commands_once_and_in_one_browser_a
             other = await opened(browser, [])
             await other.goto(link)
             await expect(other.get_by_text("opened before")).to_be_visible(timeout=PATIENCE_MS)
-            await other.goto(f"{base}playbook?name={PLAYBOOK}")
-            await other.get_by_role("button", name="Promote").click()
-            await expect(other.get_by_text("A key with the scope")).to_be_visible(timeout=PATIENCE_MS)
+            refused = await other.request.get(base)
+            assert refused.status == HTTPStatus.UNAUTHORIZED
     assert [line["key"] for line in lines if line["event"] == "command_sent"] == ["admin"]
     assert link.partition("#")[2] not in str(lines)
     assert key.key not in str(lines)
@@ -530,12 +527,9 @@ async def see_a_candidate(page: Page) -> None:
 
 
 async def approve_by_keyboard(page: Page) -> None:
-    """Give the key and approve with Enter alone; Escape closes without a word, and the focus comes back."""
+    """Approve with Enter alone; Escape closes without a word, and the focus comes back."""
     dialog, approve = page.get_by_role("dialog"), page.get_by_role("button", name="Approve")
     await reach(page, "Approve")
-    await page.keyboard.press("Enter")
-    await expect(dialog.get_by_label("Key")).to_be_focused(timeout=PATIENCE_MS)
-    await page.keyboard.type(ADMIN)
     await page.keyboard.press("Enter")
     await expect(dialog.get_by_label("Reason")).to_be_focused(timeout=PATIENCE_MS)
     await expect(dialog).to_contain_text("Agents read version 1; compared with it: 1 added.")
@@ -668,7 +662,7 @@ async def search_everything(page: Page, base: str) -> None:
     await expect(page.locator("[data-entry='x-00673'].chosen")).to_be_in_viewport(timeout=PATIENCE_MS)
 
 
-async def ask_for_a_key(page: Page, base: str) -> None:
+async def open_a_dialog(page: Page, base: str) -> None:
     await page.goto(f"{base}playbook?name={PLAYBOOK}")
     await page.get_by_role("button", name="Pause").click()
     await expect(page.get_by_role("dialog")).to_be_visible(timeout=PATIENCE_MS)
@@ -692,19 +686,10 @@ async def see_one_batch_after_another(page: Page, base: str, log: MemoryLog) -> 
 
 
 async def give_commands(page: Page, base: str, context: Context) -> None:
-    """Promote, roll back, edit and export; the key that may is asked for, and is nowhere in the browser."""
+    """Promote, roll back, edit and export; no script of the page can read the key."""
     dialog, outcome = page.get_by_role("dialog"), page.locator(".outcome")
     await page.goto(f"{base}playbook?name={PLAYBOOK}&version=2")
     await page.get_by_role("button", name="Promote").click()
-    for key, why in (
-        ("x" * 24, "this key is unknown"),
-        (WRITER, "this key lacks the scope playbooks:admin"),
-    ):
-        await dialog.get_by_label("Key").fill(key)
-        await dialog.get_by_role("button", name="Use this key").click()
-        await expect(dialog.get_by_role("alert")).to_have_text(why, timeout=PATIENCE_MS)
-    await dialog.get_by_label("Key").fill(ADMIN)
-    await page.keyboard.press("Enter")
     await dialog.get_by_label("Label").fill("latest")
     await dialog.get_by_role("button", name="Promote").click()
     refused = dialog.get_by_text("latest moves by itself: it is not a label to set")
@@ -734,10 +719,6 @@ async def give_commands(page: Page, base: str, context: Context) -> None:
     await pause_and_resume(page)
     kept = "JSON.stringify([{...localStorage}, {...sessionStorage}, document.cookie, location.href])"
     assert ADMIN not in await page.evaluate(kept)
-    await page.get_by_role("button", name="operators").click()  # forgets the key
-    await page.get_by_role("button", name="Edit").click()
-    await expect(dialog.get_by_label("Key")).to_be_visible(timeout=PATIENCE_MS)
-    await page.keyboard.press("Escape")
 
 
 async def pause_and_resume(page: Page) -> None:
@@ -755,7 +736,7 @@ async def pause_and_resume(page: Page) -> None:
 
 
 async def retry_a_dead_letter(page: Page, base: str, log: MemoryLog) -> None:
-    """Publish a dead letter's record again from its row, by keyboard; the key is still there, and it holds once."""
+    """Publish a dead letter's record again from its row, by keyboard; it holds once."""
     lesson = reflection(1, PLAYBOOK)
     letter = DeadLetter(
         origin_topic=REFLECTIONS.name,
@@ -778,8 +759,6 @@ async def retry_a_dead_letter(page: Page, base: str, log: MemoryLog) -> None:
     identity = (await row.locator("td").first.text_content() or "").strip()
     before = sum((await log.ends(REFLECTIONS.name)).values())
     await reach(page, f"Retry {identity}")
-    await page.keyboard.press("Enter")
-    await page.get_by_role("dialog").get_by_label("Key").fill(ADMIN, timeout=PATIENCE_MS)
     await page.keyboard.press("Enter")
     await expect(page.locator(".outcome")).to_contain_text(
         f"{identity} was published again", timeout=PATIENCE_MS

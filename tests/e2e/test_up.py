@@ -206,7 +206,7 @@ def files_with(folder: Path, text: str) -> set[str]:
 @pytest.mark.timeout(300)
 async def test_where_a_judge_is_on_up_makes_a_key_without_which_no_command_passes(tmp_path: Path) -> None:
     async with up(tmp_path, "--gateway", COMBEE_GATE="approve", COMBEE_GATEWAY_PORT="0") as running:
-        link = await running.says("to give commands")
+        link = await running.says("opens once")
         served = next(line.split()[-1] for line in running.lines if "HTTP, dashboard" in line)
         file = next(Path(line.split()[2]) for line in running.lines if "admin key" in line)
         assert file.is_relative_to(tmp_path)

@@ -159,7 +159,7 @@ async def _admin_key(settings: Settings, log: Log) -> AdminKey | None:
 
 
 async def _signed_in(settings: Settings, served: str, key: AdminKey) -> list[str]:
-    """Return lines that explain how to send commands over HTTP and in the dashboard."""
+    """Return lines that explain how to send commands over HTTP and open the dashboard."""
     lines = [f"  admin key        {key.path} (a judge is on: commands over HTTP need it)"]
     if settings.gateway.dashboard and not without("dashboard"):
         try:
@@ -167,7 +167,7 @@ async def _signed_in(settings: Settings, served: str, key: AdminKey) -> list[str
         except OSError as error:
             remark(str(error))
         else:
-            lines.append(f"  to give commands {link} (opens once, within 15 minutes)")
+            lines.append(f"  dashboard        {link} (opens once, within 15 minutes)")
     return lines
 
 

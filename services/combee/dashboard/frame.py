@@ -4,7 +4,7 @@ from collections.abc import Callable
 from http import HTTPStatus
 
 from fastapi import FastAPI
-from nicegui import Client, events, ui
+from nicegui import events, ui
 
 from combee.dashboard.admin import Admin
 from combee.dashboard.look import CSS, LOST
@@ -22,7 +22,6 @@ from combee.dashboard.pages import (
 from combee.dashboard.pieces import heading
 from combee.dashboard.views.addresses import PAGES, is_page, section
 from combee.dashboard.views.wording import moment
-from combee.gateway.access.access import CALLER
 from combee.gateway.context import Context
 
 SIMULATED = "simulated"
@@ -33,16 +32,11 @@ THEMES = ((None, "brightness_auto", "automatic"), (True, "dark_mode", "dark"), (
 
 def application(context: Context) -> FastAPI:
     """Return the dashboard, a single page whose content follows the address."""
-
-    def root() -> None:
-        _close_oldest(ui.context.client, context.limits.pages)
-        frame(context)
-
     app = FastAPI(openapi_url=None)
     run_with: Callable[..., None] = ui.run_with
     run_with(
         app,
-        root=root,
+        root=lambda: frame(context),
         title="Combee",
         dark=None,
         favicon="🐝",
@@ -51,19 +45,6 @@ def application(context: Context) -> FastAPI:
         reconnect_timeout=10.0,
     )
     return app
-
-
-def _close_oldest(opened: Client, most: int) -> None:
-    """Close the oldest pages of a page's key beyond ``most``; even a page that nobody looks at stays for a minute."""
-    key = _key(opened)
-    same = [client for client in Client.instances.values() if _key(client) == key]
-    for client in same[:-most]:
-        client.delete()
-
-
-def _key(client: Client) -> str:
-    """Return the name of the key that opened a page."""
-    return str(client.request.scope[CALLER].name) if client.request is not None else ""
 
 
 def frame(context: Context) -> None:

@@ -12,13 +12,12 @@ from fastapi import FastAPI
 from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from combee.gateway.access.access import DASHBOARD
 from combee.gateway.context import Context
-
-PATH = "/dashboard"
 
 
 def mount(app: FastAPI, context: Context) -> None:
-    """Serve the dashboard under ``/dashboard`` and redirect ``/`` there; the gateway controls access."""
+    """Serve the dashboard and redirect ``/`` there; the gateway controls access."""
 
     def make() -> FastAPI:
         from combee.dashboard.frame import application  # noqa: PLC0415 - loads the dashboard's library
@@ -33,12 +32,12 @@ def mount(app: FastAPI, context: Context) -> None:
             yield state
 
     app.add_api_route("/", _go_there, include_in_schema=False)
-    app.mount(PATH, dashboard)
+    app.mount(DASHBOARD, dashboard)
     app.router.lifespan_context = lifespan
 
 
 def _go_there() -> RedirectResponse:
-    return RedirectResponse(f"{PATH}/")
+    return RedirectResponse(f"{DASHBOARD}/")
 
 
 class _OnDemand:

@@ -57,7 +57,12 @@ def build(context: Context, telemetry: Telemetry | None = None) -> FastAPI:
         # Before Access is added, so it sees admitted requests only: strangers make no spans.
         app.add_middleware(RequestSpans, tracing=telemetry.tracing)
     app.add_middleware(
-        Access, keys=context.keys, throttle=context.throttle, clock=context.clock, origins=origins
+        Access,
+        keys=context.keys,
+        sessions=context.sessions,
+        throttle=context.throttle,
+        clock=context.clock,
+        origins=origins,
     )
     if origins:
         app.add_middleware(

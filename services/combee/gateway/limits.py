@@ -19,8 +19,6 @@ class GatewayLimits:
     """Connections per key: a fleet of agents shares one."""
     streams: int = 1000
     """Event streams per key: half of its connections, so that requests find room."""
-    pages: int = 50
-    """Pages of the dashboard per key, of 1 to 3 MB each; the oldest is closed."""
     max_head_bytes: int = 32 * KIB
     """Request line and headers; a large cookie and a token of 8 KiB fit."""
     head_timeout_s: float = 10.0

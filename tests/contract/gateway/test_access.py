@@ -122,6 +122,22 @@ async def test_browsers_log_in_to_everything_that_is_not_the_api_with_the_key_as
         assert broken.status_code == 401
 
 
+async def test_the_dashboard_is_for_who_may_give_commands_on_all_playbooks() -> None:
+    commands = ["playbooks:read", "playbooks:admin"]
+    keys = [
+        {"name": "agents", "key": READER, "scopes": ["reflections:write", "playbooks:read"]},
+        {"name": "one", "key": WRITER, "scopes": commands, "namespaces": ["support"]},
+        {"name": "all", "key": ADMIN, "scopes": commands},
+    ]
+    async with asked(gateway_keys=json.dumps(keys)) as gateway:
+        for path in ("/dashboard", "/dashboard/", "/dashboard/_nicegui_ws/socket.io/"):
+            # What is let in is not found, as there is no dashboard here.
+            for key, status in (("", 401), ("x" * 20, 401), (READER, 403), (WRITER, 403), (ADMIN, 404)):
+                assert (await gateway.client.get(path, auth=("me", key))).status_code == status, path
+    async with asked() as gateway:
+        assert (await gateway.client.get("/dashboard/")).status_code == 404
+
+
 async def test_a_page_of_another_origin_may_open_no_websocket_and_no_stand_in_for_one() -> None:
     """Without websockets the dashboard's library polls, and answers any origin that it may read the answers."""
     own, foreign, good = "http://127.0.0.1", "https://evil.example", "https://good.example"

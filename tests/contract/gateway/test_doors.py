@@ -11,12 +11,9 @@ from typing import Any
 import httpx
 import pytest
 import structlog
-from fastapi import FastAPI
-from nicegui import Client, core
 
 from combee.adapters.clock import SystemClock
 from combee.adapters.memory import MemoryLog
-from combee.dashboard.mount import mount
 from combee.gateway import server
 from combee.gateway.access import access
 from combee.gateway.access.connections import Connections, Guarded
@@ -227,38 +224,6 @@ async def test_one_key_has_so_many_connections_and_others_have_theirs() -> None:
         async with asyncio.timeout(10):  # they are counted while they are open
             while (await client.get(PATH, headers=bearer(READER))).status_code != 200:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
-
-
-async def test_one_keys_pages_of_the_dashboard_are_limited_and_cost_another_key_none() -> None:
-    core.app.middleware_stack = None
-    core.app.user_middleware.clear()  # another application in this process may have had the dashboard
-
-    def application(context: Context) -> FastAPI:
-        made = build(context)
-        mount(made, context)
-        return made
-
-    def pages(key: str) -> list[str]:
-        opened = ((client.id, client.request) for client in Client.instances.values())
-        return [
-            page for page, request in opened if request and request.headers["authorization"].endswith(key)
-        ]
-
-    keys = [{"name": key[0], "key": key, "scopes": ["playbooks:read"]} for key in (OTHER, READER)]
-    settings = {"gateway_keys": json.dumps(keys), "pages": 3}
-    async with (
-        served(MemoryLog(SystemClock()), application, **settings) as (address, _),
-        httpx.AsyncClient(base_url=address, timeout=20) as client,
-    ):
-        assert (await client.get("/dashboard/", headers=bearer(OTHER))).status_code == 200
-        (others,) = pages(OTHER)
-        opened: list[str] = []
-        for path in ("", "flow", "playbooks", "nowhere", "_nicegui/nowhere"):
-            await client.get(f"/dashboard/{path}", headers=bearer(READER))
-            opened += [page for page in pages(READER) if page not in opened]
-        assert len(opened) > 3
-        assert pages(READER) == opened[-3:]
-        assert pages(OTHER) == [others]
 
 
 async def test_answers_that_nobody_reads_are_dropped_at_their_deadline() -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 from combee.assembly.local.admin_key import admin_key
 from combee.gateway.access.keys import Caller
-from combee.gateway.access.sessions import LINK_MS, SESSION_MS, Sessions
-from combee.gateway.endpoints.sessions import COOKIE, LINKS, OPEN, SESSIONS
+from combee.gateway.access.sessions import COOKIE, LINK_MS, SESSION_MS, Sessions
+from combee.gateway.endpoints.sessions import LINKS, OPEN, SESSIONS
 from combee.process.settings.loading import load_settings
 from combee_schemas import topics
 from combee_schemas.playbook import Label
@@ -109,8 +109,10 @@ async def test_with_a_key_for_commands_reading_and_publishing_stay_as_they_were(
         assert sorted(map(len, proofs)) == [0, 0, 1], "only what came with a key is vouched for"
 
 
-async def test_a_link_makes_one_session_for_the_dashboard_alone() -> None:
-    async with asked(gateway_keys=OPEN_TO_READ, gate="approve") as gateway:
+async def test_a_link_makes_one_session_for_the_dashboard_alone(tmp_path: Path) -> None:
+    keys = tmp_path / "keys.toml"
+    keys.write_text(OPEN_TO_READ)
+    async with asked(gateway_keys_file=keys, gate="approve") as gateway:
         client = gateway.client
         for headers in ({}, bearer("x" * 32)):
             assert (await client.post(LINKS, json={}, headers=headers)).status_code == 403
@@ -129,6 +131,19 @@ async def test_a_link_makes_one_session_for_the_dashboard_alone() -> None:
         for part in ("HttpOnly", "SameSite=strict", "Path=/dashboard"):
             assert part in cookie
         assert (await client.post(SESSIONS, json={"token": token})).status_code == 403
+        client.cookies.clear()
+        session = {"cookie": cookie.partition(";")[0]}
+        for path, headers, status in (
+            ("/dashboard/", {}, 401),
+            ("/dashboard/", {"cookie": f"{COOKIE}={token}"}, 401),
+            ("/dashboard/", session, 404),  # let in; there is no dashboard here
+            ("/v1/session-links", session, 403),
+        ):
+            method = "GET" if path == "/dashboard/" else "POST"
+            answer = await client.request(method, path, headers={**JSON, **headers})
+            assert answer.status_code == status, (path, headers)
+        keys.write_text(OPEN_TO_READ.replace('admin"\nhash', 'other"\nhash'))
+        assert (await client.get("/dashboard/", headers=session)).status_code == 401
 
 
 def test_links_and_sessions_end_and_links_open_once() -> None:
@@ -138,9 +153,11 @@ def test_links_and_sessions_end_and_links_open_once() -> None:
     link = sessions.link(caller, 0)
     session = sessions.open(link, 1)
     assert sessions.open(link, 1) is None
-    assert sessions.caller(session, SESSION_MS) == caller
-    assert sessions.caller(session, SESSION_MS + 1) is None
-    assert sessions.caller(link, 1) is sessions.caller(None, 1) is None
+    assert session is not None
+    cookies = {COOKIE: session}
+    assert sessions.of(cookies, SESSION_MS) == caller
+    assert sessions.of(cookies, SESSION_MS + 1) is None
+    assert sessions.of({COOKIE: link}, 1) is sessions.of({}, 1) is None
 
 
 def test_the_key_stands_in_a_file_for_its_owner_alone_and_stays(tmp_path: Path) -> None:

@@ -114,10 +114,13 @@ class Actions:
 
     # ---- commands
 
-    async def _begin(self, opened: Opened, pressed: ui.element) -> None:
+    def _begin(self, opened: Opened, pressed: ui.element) -> None:
         self._pressed = pressed
-        caller = await self._admin.asked(self._shown().name)
-        if caller is not None:
+        try:
+            caller = self._admin.caller(self._shown().name)
+        except Refusal as refusal:
+            ui.notify(refusal.problem.detail, type="warning")
+        else:
             opened(caller)
 
     def _promote(self, caller: Caller) -> None:
@@ -198,14 +201,14 @@ class Actions:
 
         form.open("Save", lambda: self._ask(form, edit))
 
-    async def judge(
+    def judge(
         self, candidate: Candidate, pressed: ui.element, *, accepts: bool, entry_ids: Sequence[str] = ()
     ) -> None:
         """Ask a person to approve or reject a candidate, or these entries of it; ``pressed`` is the button."""
         if entry_ids:
-            await self._begin(lambda caller: self._reject_entries(caller, candidate, entry_ids), pressed)
+            self._begin(lambda caller: self._reject_entries(caller, candidate, entry_ids), pressed)
         else:
-            await self._begin(lambda caller: self._judge(caller, candidate, accepts=accepts), pressed)
+            self._begin(lambda caller: self._judge(caller, candidate, accepts=accepts), pressed)
 
     def _judge(self, caller: Caller, candidate: Candidate, *, accepts: bool) -> None:
         verb, number, reads = "Approve" if accepts else "Reject", candidate.version, candidate.production

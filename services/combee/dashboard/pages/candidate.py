@@ -137,10 +137,10 @@ class CandidateSection:
             list(compared_rows(candidate, outcomes_report(self._name, statistics, candidate.newest))),
         )
 
-    async def _judge(self, pressed: ui.element, *, accepts: bool) -> None:
+    def _judge(self, pressed: ui.element, *, accepts: bool) -> None:
         if self._candidate is not None:
             picked = () if accepts else self._picked
-            await self._actions.judge(self._candidate, pressed, accepts=accepts, entry_ids=picked)
+            self._actions.judge(self._candidate, pressed, accepts=accepts, entry_ids=picked)
 
     def _pick(self, entry_ids: Collection[str]) -> None:
         self._picked = tuple(entry_ids)

@@ -10,12 +10,14 @@ from urllib.parse import urlsplit
 
 from fastapi import Request
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from combee.adapters.ports import Clock
 from combee.gateway.access.connections import STATE, Connection
 from combee.gateway.access.keys import Caller, Keyring
 from combee.gateway.access.keys import Scope as KeyScope
+from combee.gateway.access.sessions import Sessions
 from combee.gateway.access.throttle import WrongKeyThrottle
 from combee.gateway.problems import Refusal, busy
 from combee_schemas.base import LineName
@@ -26,6 +28,7 @@ OPEN = frozenset({"/healthz", "/readyz", "/openapi.json"})
 """Paths for load balancers and tools without a key; they reveal no playbook."""
 CALLER = "combee.caller"
 COMMANDS: KeyScope = "playbooks:admin"
+DASHBOARD = "/dashboard"
 NO_KEY = (
     f"a judge is on, so commands need a key with the scope {COMMANDS}: 'combee up' makes one and prints its path; a"
     " gateway that runs by itself needs COMBEE_GATEWAY_KEYS_FILE (docs/guide/http.md)"
@@ -84,12 +87,14 @@ class Access:
         app: ASGIApp,
         *,
         keys: Keyring,
+        sessions: Sessions,
         throttle: WrongKeyThrottle,
         clock: Clock,
         origins: tuple[str, ...],
     ) -> None:
         self._app = app
         self._keys = keys
+        self._sessions = sessions
         self._throttle = throttle
         self._clock = clock
         self._origins = origins
@@ -123,13 +128,24 @@ class Access:
         caller = await self._caller(scope, _key(headers.get("authorization", "")))
         if path in OPEN:
             return caller
-        if caller is None:
+        is_dashboard = path == DASHBOARD or path.startswith(f"{DASHBOARD}/")
+        if is_dashboard:
+            caller = self._of_session(scope) or caller
+        if caller is None or (is_dashboard and not caller.has_key and COMMANDS not in caller.scopes):
             self._throttle.refused(_address(scope))
             challenge = {"WWW-Authenticate": CHALLENGES[path.startswith(API)]}
             raise Refusal(HTTPStatus.UNAUTHORIZED, "an API key is needed", headers=challenge)
-        if not path.startswith(API) and not (caller.sees_all and "playbooks:read" in caller.scopes):
-            raise Refusal(HTTPStatus.FORBIDDEN, "the key needs playbooks:read for all name spaces")
+        if not path.startswith(API):
+            # A page of the dashboard takes memory, as much as its browser likes: it is for operators alone.
+            needed: KeyScope = COMMANDS if is_dashboard else "playbooks:read"
+            if not (caller.sees_all and needed in caller.scopes):
+                raise Refusal(HTTPStatus.FORBIDDEN, f"the key needs {needed} for all name spaces")
         return caller
+
+    def _of_session(self, scope: Scope) -> Caller | None:
+        now_ms = self._clock.now_ms()
+        caller = self._sessions.of(HTTPConnection(scope).cookies, now_ms)
+        return caller if caller is not None and self._keys.holds(caller, now_ms) else None
 
     async def _caller(self, scope: Scope, given: str | None) -> Caller | None:
         """Return the key's caller; an address with too many wrong keys waits for the next attempt."""

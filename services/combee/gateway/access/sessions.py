@@ -1,7 +1,8 @@
-"""Sessions in which browsers send commands; each begins with a one-time link. Both are stored as hashes."""
+"""Sessions in which browsers use the dashboard; each begins with a one-time link. Both are stored as hashes."""
 
 import hashlib
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from combee.gateway.access.keys import Caller
@@ -9,6 +10,7 @@ from combee.gateway.access.keys import Caller
 LINK_MS = 15 * 60_000
 SESSION_MS = 12 * 3_600_000
 MAX_SESSIONS = 1_000
+COOKIE = "combee-session"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +37,9 @@ class Sessions:
             return None
         return _added(self._sessions, _Kept(kept.caller, now_ms + SESSION_MS))
 
-    def caller(self, session: str | None, now_ms: int) -> Caller | None:
-        """Return a session's caller, None if unknown or expired; the caller's key is not checked here."""
-        kept = self._sessions.get(_digest(session or ""))
+    def of(self, cookies: Mapping[str, str], now_ms: int) -> Caller | None:
+        """Return the caller of a browser's session, None if unknown or expired; its key is not checked here."""
+        kept = self._sessions.get(_digest(cookies.get(COOKIE, "")))
         return kept.caller if kept is not None and now_ms < kept.until_ms else None
 
 

@@ -1,4 +1,4 @@
-"""Browser sessions for commands: a one-time link, made with a key, becomes a session in a cookie.
+"""Browser sessions for the dashboard: a one-time link, made with a key, becomes a session in a cookie.
 
 The link's token is its fragment, which browsers do not send, so no log of a server or a proxy contains it.
 """
@@ -10,16 +10,14 @@ from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import HTMLResponse
 from pydantic import BaseModel, ConfigDict, Field
 
-from combee.gateway.access.access import COMMANDS, allowed
+from combee.gateway.access.access import COMMANDS, DASHBOARD, allowed
 from combee.gateway.access.keys import Caller
-from combee.gateway.access.sessions import SESSION_MS
+from combee.gateway.access.sessions import COOKIE, SESSION_MS
 from combee.gateway.context import Context
 from combee.gateway.endpoints.commands import from_its_own_page
 from combee.gateway.problems import Refusal
 
 LINKS, SESSIONS, OPEN = "/v1/session-links", "/v1/sessions", "/open"
-COOKIE = "combee-session"
-DASHBOARD = "/dashboard"
 PAGE = f"""<!doctype html>
 <html lang="en"><meta charset="utf-8"><title>Combee</title>
 <link rel="icon" href="data:,">
@@ -70,7 +68,7 @@ def router(context: Context) -> APIRouter:
         if opened is None:
             raise Refusal(
                 HTTPStatus.FORBIDDEN,
-                "This link was opened before, or is too old: enter the key in the dashboard when it asks for one.",
+                "This link was opened before, or is too old: open the dashboard and give the key as the password.",
             )
         response.set_cookie(
             COOKIE,
