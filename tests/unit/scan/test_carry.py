@@ -284,8 +284,39 @@ def test_operations_go_last_the_longest_first_and_who_loses_his_last_did_not_get
     assert 0 < len(short.operations) < 400
     assert {s.reflection_id for s in short.seen if s.ok} == kept
     assert {s.covered for s in short.seen if not s.ok} == {""}
-    assert not any(s.tags for s in short.seen)
     assert f"{400 - len(short.operations)} operations" in short.reason
+
+
+LONG = "\U00020000" * 8_000
+MANY = "\U00020000" * 120
+
+
+@pytest.mark.parametrize(
+    ("content", "count", "evidence"),
+    [(LONG, 31, ()), (LONG, 31, ("m-1", "m-2")), (MANY, 1_950, ()), (MANY, 1_950, ("m-1", "m-2"))],
+    ids=["long", "long of one source", "many", "many of one source"],
+)
+def test_what_one_source_or_nobody_says_at_length_costs_others_no_support(
+    content: str, count: int, evidence: tuple[str, ...]
+) -> None:
+    names = [f"r-{n}" for n in range(12)]
+    tag = (BulletTag(id="e", tag="harmful"),)
+    honest = [
+        Seen(reflection_id=one, offset=n, tags=tag, source=Source(name=f"shop-{n % 4}", proven="secret"))
+        for n, one in enumerate(names)
+    ]
+    mine = Source(name="mallory", proven="secret")
+    own = [Seen(reflection_id=one, offset=20, source=mine) for one in ("m-1", "m-2")]
+    said = [
+        Operation(kind=OperationKind.ADD, content="Ask for the number. " * 20 + f"{n}", evidence=tuple(ids))
+        for n, ids in enumerate((names, *([one] for one in names)))
+    ]
+    flood = [
+        Operation(kind=OperationKind.ADD, content=f"{content} {n}", evidence=evidence) for n in range(count)
+    ]
+    short = fitting(NodeResult(status="ok", operations=(*flood, *said), seen=(*honest, *own)))
+    assert [one for one in short.operations if one in said] == said
+    assert [one for one in short.seen if one.reflection_id in names] == honest
 
 
 @pytest.mark.usefixtures("small_records")
