@@ -334,7 +334,9 @@ def shorter(result: NodeResult, *, is_carried: bool = False) -> Iterator[NodeRes
     if result.aside:
         result = result.model_copy(update={"aside": ()})
         yield _noted(result, "proposals to carry left out for size")
-    whole, left = result, _in_turn(result)
+    named = tuple(one.model_copy(update={"evidence": one.evidence[:1]}) for one in result.conflicts)
+    whole = result.model_copy(update={"conflicts": named})
+    left = _in_turn(whole)
     while len(left) > 1 and sum(_size(whole.operations[n]) for n in left) > MAX_SAID:
         left = left[: len(left) * 7 // 8]
         kept = {"operations": tuple(whole.operations[n] for n in sorted(left))}
@@ -342,7 +344,7 @@ def shorter(result: NodeResult, *, is_carried: bool = False) -> Iterator[NodeRes
         result = whole.model_copy(update={**kept, "seen": through})
         result = _noted(result, f"{len(whole.operations) - len(left)} operations left out for size")
         yield result
-    result = result.model_copy(update={"seen": _tagged(result.seen, TAGS_OF_EACH)})
+    result = result.model_copy(update={"conflicts": named, "seen": _tagged(result.seen, TAGS_OF_EACH)})
     yield _noted(result, f"tags beyond {TAGS_OF_EACH} each left out for size")
     for count in (EVIDENCE_KEPT, 1):
         cut = result.model_copy(update={"operations": ops.cut_evidence(result.operations, count)})

@@ -7,6 +7,8 @@ import pytest
 
 from combee.adapters.ports import PoisonError, PromptTooLongError
 from combee.core.batching import tree
+from combee.core.playbook.operations import MAX_DETAIL_CHARS
+from combee.core.playbook.results.guards import MAX_CONFLICTS
 from combee.core.playbook.versions import empty
 from combee.scan.aggregate import Aggregator
 from combee.scan.worth import fitted, shorter
@@ -17,6 +19,7 @@ from combee_schemas.plan import Plan, PlanSettings
 from combee_schemas.playbook import EVIDENCE_KEPT
 from combee_schemas.reflection import BulletTag
 from combee_schemas.scan import (
+    Conflict,
     GroupMember,
     Known,
     NodeResult,
@@ -314,9 +317,25 @@ def test_what_one_source_or_nobody_says_at_length_costs_others_no_support(
     flood = [
         Operation(kind=OperationKind.ADD, content=f"{content} {n}", evidence=evidence) for n in range(count)
     ]
-    short = fitting(NodeResult(status="ok", operations=(*flood, *said), seen=(*honest, *own)))
+    ids = tuple(f"{n}" + "\U00020000" * 190 for n in range(EVIDENCE_KEPT))
+    conflicts = (Conflict(content="x", evidence=ids),) * MAX_CONFLICTS
+    short = fitting(
+        NodeResult(status="ok", operations=(*flood, *said), seen=(*honest, *own), conflicts=conflicts)
+    )
     assert [one for one in short.operations if one in said] == said
     assert [one for one in short.seen if one.reflection_id in names] == honest
+
+
+async def test_lessons_that_a_model_drops_as_vague_take_little_room_in_a_record() -> None:
+    vague = ["\U00010400" * 7_900 + f" {n}" for n in "abc"]
+
+    def dropping(prompt: Prompt) -> Mapping[str, Any]:
+        numbers = [item["n"] for item in items(prompt) if item.get("key_insight") in vague]
+        return {"operations": [], "dropped": numbers}
+
+    others = [f"Ask shop {n} for the number of the order first." for n in "defghi"]
+    result = await learned(dropping, reflections(*vague, *others))
+    assert [len(one.text) for one in result.seen if one.dropped] == [MAX_DETAIL_CHARS] * 3
 
 
 @pytest.mark.usefixtures("small_records")
