@@ -337,8 +337,11 @@ def shorter(result: NodeResult, *, is_carried: bool = False) -> Iterator[NodeRes
     named = tuple(one.model_copy(update={"evidence": one.evidence[:1]}) for one in result.conflicts)
     whole = result.model_copy(update={"conflicts": named})
     left = _in_turn(whole)
-    while len(left) > 1 and sum(_size(whole.operations[n]) for n in left) > MAX_SAID:
-        left = left[: len(left) * 7 // 8]
+    size = sum(map(_size, whole.operations))
+    while len(left) > 1 and size > MAX_SAID:
+        room = size * 7 // 8
+        while size > room:
+            size -= _size(whole.operations[left.pop()])
         kept = {"operations": tuple(whole.operations[n] for n in sorted(left))}
         through = whole.seen if is_carried else _without(whole.seen, _lost(whole, left))
         result = whole.model_copy(update={**kept, "seen": through})
@@ -378,14 +381,15 @@ def _in_turn(result: NodeResult) -> list[int]:
     )
     for n in by_length:
         sources = {names.get(one, "") for one in operations[n].evidence} or {""}
-        ranks[n] = min(taken[name] for name in sources)
+        ranks[n] = min(taken[name] for name in sources) + _size(operations[n])
         taken.update(dict.fromkeys(sources, _size(operations[n])))
     return sorted(by_length, key=ranks.__getitem__)
 
 
 def _size(operation: Operation) -> int:
-    """Return the bytes of an operation's text, and of what it names at most once evidence is cut."""
-    return sum(len(text.encode()) for text in (operation.content, *operation.evidence[:EVIDENCE_KEPT]))
+    """Return the bytes of an operation's texts and ids; of its evidence, of what is kept once evidence is cut."""
+    texts = operation.section, operation.content, *operation.entry_ids, *operation.evidence[:EVIDENCE_KEPT]
+    return sum(len(text.encode(errors="replace")) for text in texts)
 
 
 def _tagged(seen: Iterable[Seen], count: int) -> tuple[Seen, ...]:

@@ -295,12 +295,13 @@ MANY = "\U00020000" * 120
 
 
 @pytest.mark.parametrize(
-    ("content", "count", "evidence"),
-    [(LONG, 31, ()), (LONG, 31, ("m-1", "m-2")), (MANY, 1_950, ()), (MANY, 1_950, ("m-1", "m-2"))],
-    ids=["long", "long of one source", "many", "many of one source"],
+    ("content", "count", "entry_ids"),
+    [(LONG, 31, 0), (MANY, 1_950, 0), ("merged", 1, 25_000)],
+    ids=["long", "many", "of many entries"],
 )
+@pytest.mark.parametrize("evidence", [(), ("m-1", "m-2")], ids=["nobody", "one source"])
 def test_what_one_source_or_nobody_says_at_length_costs_others_no_support(
-    content: str, count: int, evidence: tuple[str, ...]
+    content: str, count: int, entry_ids: int, evidence: tuple[str, ...]
 ) -> None:
     names = [f"r-{n}" for n in range(12)]
     tag = (BulletTag(id="e", tag="harmful"),)
@@ -314,8 +315,11 @@ def test_what_one_source_or_nobody_says_at_length_costs_others_no_support(
         Operation(kind=OperationKind.ADD, content="Ask for the number. " * 20 + f"{n}", evidence=tuple(ids))
         for n, ids in enumerate((names, *([one] for one in names)))
     ]
+    entries = tuple(f"{n:040}" for n in range(entry_ids))
+    kind = OperationKind.MERGE if entries else OperationKind.ADD
     flood = [
-        Operation(kind=OperationKind.ADD, content=f"{content} {n}", evidence=evidence) for n in range(count)
+        Operation(kind=kind, content=f"{content} {n}", entry_ids=entries, evidence=evidence)
+        for n in range(count)
     ]
     ids = tuple(f"{n}" + "\U00020000" * 190 for n in range(EVIDENCE_KEPT))
     conflicts = (Conflict(content="x", evidence=ids),) * MAX_CONFLICTS
