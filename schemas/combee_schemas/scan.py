@@ -56,7 +56,7 @@ class Seen(Sparse):
     dropped: bool = False
     """Whether the model left it out by name; in the root, whether code accepted that."""
     text: Text = ""
-    """In the root: the lesson, if code accepted that the model left it out."""
+    """In the root: the lesson's first characters, if code accepted that the model left it out."""
     tags: tuple[BulletTag, ...] = ()
     """Tags of a reflection that reports what its agent was shown."""
     shown_version: int | None = None

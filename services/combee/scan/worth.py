@@ -1,5 +1,6 @@
 """From replies to records: the parts of a node's calls become its result, and the result a record; pure."""
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -9,13 +10,14 @@ from combee.adapters.ports import Outgoing, PoisonError
 from combee.core.batching.tree import Node
 from combee.core.methods import checking, consolidation
 from combee.core.methods.method import Answer, Method
+from combee.core.names.sources import counted_name
 from combee.core.playbook import operations as ops
 from combee.core.playbook.results.clusters import within
 from combee.core.playbook.results.coverage import Coverage, Lesson, Question
 from combee.core.text.similarity.embeddings import Thresholds
 from combee.scan.asked import SKIPPED, Part, unanswered
 from combee_schemas import topics
-from combee_schemas.base import NOTHING_SPENT, Usage
+from combee_schemas.base import NOTHING_SPENT, Message, Usage
 from combee_schemas.batch import Cluster
 from combee_schemas.codec import CodecError
 from combee_schemas.plan import Plan
@@ -27,6 +29,9 @@ TAGS_KEPT = 200
 TAGS_OF_EACH = 20
 """Tags per reflection that are kept until nothing else can be left out."""
 MAX_REASON_CHARS = 500
+MAX_SAID = Message.max_bytes // 2
+"""Bytes of operations up to which a result that does not fit keeps all of them before it loses support: a few long
+ones, which one reply can hold, must not cost all others their evidence and tags."""
 
 Item = TypeVar("Item", GroupMember, Operation)
 Reply = Mapping[str, Any]
@@ -314,11 +319,12 @@ def fitted(
 def shorter(result: NodeResult, *, is_carried: bool = False) -> Iterator[NodeResult]:
     """Yield ever smaller results of a node; the reason of each names what was left out.
 
-    Bookkeeping goes first: most tags of a reflection; evidence of which other operations hold a copy; then all tags
-    and the entries that calls were shown; then most names of what an operation or a known entry rests on. Operations
-    go last, the longest per reflection first; reflections that lose their last one did not get through, unless the
-    root carries what no operation says (``is_carried``): only the model claims that they rest on long ones. Sources
-    stay: what a source may do, and whether it is revoked, depends on them.
+    Operations beyond ``MAX_SAID`` go first, of the source that takes most room. Then bookkeeping goes: most tags of a
+    reflection; evidence of which other operations hold a copy; then all tags and the entries that calls were shown;
+    then most names of what an operation or a known entry rests on. The other operations go last. Reflections that
+    lose their last one did not get through, unless the root carries what no operation says (``is_carried``): only the
+    model claims that they rest on long ones. Sources stay: what a source may do, and whether it is revoked, depends
+    on them.
 
     Raises
     ------
@@ -328,7 +334,20 @@ def shorter(result: NodeResult, *, is_carried: bool = False) -> Iterator[NodeRes
     if result.aside:
         result = result.model_copy(update={"aside": ()})
         yield _noted(result, "proposals to carry left out for size")
-    result = result.model_copy(update={"seen": _tagged(result.seen, TAGS_OF_EACH)})
+    named = tuple(one.model_copy(update={"evidence": one.evidence[:1]}) for one in result.conflicts)
+    whole = result.model_copy(update={"conflicts": named})
+    left = _in_turn(whole)
+    size = sum(map(_size, whole.operations))
+    while len(left) > 1 and size > MAX_SAID:
+        room = size * 7 // 8
+        while size > room:
+            size -= _size(whole.operations[left.pop()])
+        kept = {"operations": tuple(whole.operations[n] for n in sorted(left))}
+        through = whole.seen if is_carried else _without(whole.seen, _lost(whole, left))
+        result = whole.model_copy(update={**kept, "seen": through})
+        result = _noted(result, f"{len(whole.operations) - len(left)} operations left out for size")
+        yield result
+    result = result.model_copy(update={"conflicts": named, "seen": _tagged(result.seen, TAGS_OF_EACH)})
     yield _noted(result, f"tags beyond {TAGS_OF_EACH} each left out for size")
     for count in (EVIDENCE_KEPT, 1):
         cut = result.model_copy(update={"operations": ops.cut_evidence(result.operations, count)})
@@ -340,8 +359,7 @@ def shorter(result: NodeResult, *, is_carried: bool = False) -> Iterator[NodeRes
         cut = _naming(cut, count)
         note = f"evidence beyond {count} each, and tags left out for size"
         yield _noted(cut, note)
-    whole = result.operations
-    left = sorted(range(len(whole)), key=lambda n: len(whole[n].content) / (1 + len(whole[n].evidence)))
+    left = _in_turn(result)
     while left:
         left = left[: len(left) * 7 // 8]
         only = cut.model_copy(
@@ -350,8 +368,28 @@ def shorter(result: NodeResult, *, is_carried: bool = False) -> Iterator[NodeRes
                 "seen": bare if is_carried else _without(bare, _lost(result, left)),
             }
         )
-        yield _noted(only, f"{len(whole) - len(left)} operations, {note}")
+        yield _noted(only, f"{len(result.operations) - len(left)} operations, {note}")
     raise PoisonError("the ids alone are too many for one record: use a smaller batch size")
+
+
+def _in_turn(result: NodeResult) -> list[int]:
+    """Return the places of operations, those to keep first: of each source in turn, the shortest per reflection."""
+    operations, taken, ranks = result.operations, Counter[str](), dict[int, int]()
+    names = {one.reflection_id: counted_name(one.source, "proven") for one in result.seen}
+    by_length = sorted(
+        range(len(operations)), key=lambda n: len(operations[n].content) / (1 + len(operations[n].evidence))
+    )
+    for n in by_length:
+        sources = {names.get(one, "") for one in operations[n].evidence} or {""}
+        ranks[n] = min(taken[name] for name in sources) + _size(operations[n])
+        taken.update(dict.fromkeys(sources, _size(operations[n])))
+    return sorted(by_length, key=ranks.__getitem__)
+
+
+def _size(operation: Operation) -> int:
+    """Return the bytes of an operation's texts and ids; of its evidence, of what is kept once evidence is cut."""
+    texts = operation.section, operation.content, *operation.entry_ids, *operation.evidence[:EVIDENCE_KEPT]
+    return sum(len(text.encode(errors="replace")) for text in texts)
 
 
 def _tagged(seen: Iterable[Seen], count: int) -> tuple[Seen, ...]:

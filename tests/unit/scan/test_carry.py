@@ -7,6 +7,8 @@ import pytest
 
 from combee.adapters.ports import PoisonError, PromptTooLongError
 from combee.core.batching import tree
+from combee.core.playbook.operations import MAX_DETAIL_CHARS
+from combee.core.playbook.results.guards import MAX_CONFLICTS
 from combee.core.playbook.versions import empty
 from combee.scan.aggregate import Aggregator
 from combee.scan.worth import fitted, shorter
@@ -17,6 +19,7 @@ from combee_schemas.plan import Plan, PlanSettings
 from combee_schemas.playbook import EVIDENCE_KEPT
 from combee_schemas.reflection import BulletTag
 from combee_schemas.scan import (
+    Conflict,
     GroupMember,
     Known,
     NodeResult,
@@ -284,8 +287,59 @@ def test_operations_go_last_the_longest_first_and_who_loses_his_last_did_not_get
     assert 0 < len(short.operations) < 400
     assert {s.reflection_id for s in short.seen if s.ok} == kept
     assert {s.covered for s in short.seen if not s.ok} == {""}
-    assert not any(s.tags for s in short.seen)
     assert f"{400 - len(short.operations)} operations" in short.reason
+
+
+LONG = "\U00020000" * 8_000
+MANY = "\U00020000" * 120
+
+
+@pytest.mark.parametrize(
+    ("content", "count", "entry_ids"),
+    [(LONG, 31, 0), (MANY, 1_950, 0), ("merged", 1, 25_000)],
+    ids=["long", "many", "of many entries"],
+)
+@pytest.mark.parametrize("evidence", [(), ("m-1", "m-2")], ids=["nobody", "one source"])
+def test_what_one_source_or_nobody_says_at_length_costs_others_no_support(
+    content: str, count: int, entry_ids: int, evidence: tuple[str, ...]
+) -> None:
+    names = [f"r-{n}" for n in range(12)]
+    tag = (BulletTag(id="e", tag="harmful"),)
+    honest = [
+        Seen(reflection_id=one, offset=n, tags=tag, source=Source(name=f"shop-{n % 4}", proven="secret"))
+        for n, one in enumerate(names)
+    ]
+    mine = Source(name="mallory", proven="secret")
+    own = [Seen(reflection_id=one, offset=20, source=mine) for one in ("m-1", "m-2")]
+    said = [
+        Operation(kind=OperationKind.ADD, content="Ask for the number. " * 20 + f"{n}", evidence=tuple(ids))
+        for n, ids in enumerate((names, *([one] for one in names)))
+    ]
+    entries = tuple(f"{n:040}" for n in range(entry_ids))
+    kind = OperationKind.MERGE if entries else OperationKind.ADD
+    flood = [
+        Operation(kind=kind, content=f"{content} {n}", entry_ids=entries, evidence=evidence)
+        for n in range(count)
+    ]
+    ids = tuple(f"{n}" + "\U00020000" * 190 for n in range(EVIDENCE_KEPT))
+    conflicts = (Conflict(content="x", evidence=ids),) * MAX_CONFLICTS
+    short = fitting(
+        NodeResult(status="ok", operations=(*flood, *said), seen=(*honest, *own), conflicts=conflicts)
+    )
+    assert [one for one in short.operations if one in said] == said
+    assert [one for one in short.seen if one.reflection_id in names] == honest
+
+
+async def test_lessons_that_a_model_drops_as_vague_take_little_room_in_a_record() -> None:
+    vague = ["\U00010400" * 7_900 + f" {n}" for n in "abc"]
+
+    def dropping(prompt: Prompt) -> Mapping[str, Any]:
+        numbers = [item["n"] for item in items(prompt) if item.get("key_insight") in vague]
+        return {"operations": [], "dropped": numbers}
+
+    others = [f"Ask shop {n} for the number of the order first." for n in "defghi"]
+    result = await learned(dropping, reflections(*vague, *others))
+    assert [len(one.text) for one in result.seen if one.dropped] == [MAX_DETAIL_CHARS] * 3
 
 
 @pytest.mark.usefixtures("small_records")

@@ -560,7 +560,7 @@ class Coverage:
             update: dict[str, object] = {
                 "said": n is not None and (seen.reflection_id in claimed or seen.dropped),
                 "dropped": n in dropped,
-                "text": self.lessons[n].text if n is not None and n in dropped else "",
+                "text": self.lessons[n].text[:MAX_DETAIL_CHARS] if n is not None and n in dropped else "",
             }
             if n is not None and place is not None:
                 operation, match = self.statements[place].operation, self.matches[n][place]
