@@ -53,7 +53,9 @@ def _read(method: Method, base: Playbook, part: Part[Sequence[Item], Reply]) -> 
     if answer.unusable and not answer.operations:
         problem = f"none of {answer.unusable} operations was usable"
         return unanswered(items, problem, usage)
-    answer = replace(answer, operations=ops.clean_operations(answer.operations))
+    ids = {entry.id for entry in base.entries}
+    known = {n: entry_id for n, entry_id in answer.known.items() if entry_id in ids}
+    answer = replace(answer, operations=ops.clean_operations(answer.operations), known=known)
     return Part(items=items, answer=answer, usage=usage, request=part.request)
 
 
@@ -321,7 +323,8 @@ def shorter(result: NodeResult, *, is_carried: bool = False) -> Iterator[NodeRes
 
     Operations beyond ``MAX_SAID`` go first, of the source that takes most room. Then bookkeeping goes: most tags of a
     reflection; evidence of which other operations hold a copy; then all tags and the entries that calls were shown;
-    then most names of what an operation or a known entry rests on. The other operations go last. Reflections that
+    then most names of what an operation or a known entry rests on; then what the model calls known, which only its
+    check asks about. The other operations go last. Reflections that
     lose their last one did not get through, unless the root carries what no operation says (``is_carried``): only the
     model claims that they rest on long ones. Sources stay: what a source may do, and whether it is revoked, depends
     on them.
@@ -359,6 +362,9 @@ def shorter(result: NodeResult, *, is_carried: bool = False) -> Iterator[NodeRes
         cut = _naming(cut, count)
         note = f"evidence beyond {count} each, and tags left out for size"
         yield _noted(cut, note)
+    cut = cut.model_copy(update={"known": ()})
+    note = f"what the model calls known, {note}"
+    yield _noted(cut, note)
     left = _in_turn(result)
     while left:
         left = left[: len(left) * 7 // 8]

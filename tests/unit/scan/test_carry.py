@@ -375,6 +375,22 @@ def test_names_of_what_is_known_go_before_operations_too() -> None:
     assert len(short.known[0].evidence) == EVIDENCE_KEPT
 
 
+@pytest.mark.usefixtures("small_records")
+def test_what_a_model_calls_known_goes_before_operations() -> None:
+    whole = large(operations=5, ids=100, evidence=0)
+    claims = tuple(Known(entry_id=f"{n:040}", evidence=("r-000001",)) for n in range(2_000))
+    short = fitting(whole.model_copy(update={"known": claims}))
+    assert contents(short) == contents(whole)
+    assert not short.known
+
+
+async def test_only_an_entry_of_the_playbook_can_be_known() -> None:
+    def claiming(prompt: Prompt) -> Mapping[str, Any]:
+        return keeping(1)(prompt) | {"known": [{"n": 2, "entry_id": "x" * 800}]}
+
+    assert (await Combine([1], [2]).outcome(claiming)).known == ()
+
+
 def test_the_names_of_10_000_reflections_fit_a_record_beside_their_operations() -> None:
     whole = large(operations=50, ids=10_000, evidence=0)
     plain = tuple(seen.model_copy(update={"tags": ()}) for seen in whole.seen)
