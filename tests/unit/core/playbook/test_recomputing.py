@@ -258,6 +258,24 @@ def test_who_found_revoked_words_harmful_has_not_judged_the_words_that_come_back
     assert [(entry.content, entry.harmful, entry.harmed) for entry in last.entries] == [(RULE, 0, ())]
 
 
+def test_what_waits_with_the_words_that_a_revocation_brings_back_keeps_its_version() -> None:
+    """Nobody was shown it: who has said its rival since it was added still counts."""
+    history: list[tuple[Playbook, Update | None]] = []
+    last = empty("p")
+    operations = [added(RULE, "r-2"), op(UPDATE, "Trust nobody", ENTRY, evidence=("r-1",)), None]
+    for n, one in zip((2, 1, 3), operations, strict=True):
+        seen = [Seen(reflection_id=f"r-{n}", offset=n)]
+        made = update_of(last, [one] if one else [], seen, probation=Probation(reflections=2))
+        last = versions.after_update(last, made, budget_tokens=PLENTY, now_ms=0)
+        history.append((last, made))
+    revoke = command("revoke", reflection_ids=("r-1",))
+    left = _recomputed(history, executing.with_revocation(last, revoke), PLENTY)
+    last = executing.after_command(
+        last, revoke, 12, target=None, recomputed=left, budget_tokens=PLENTY, now_ms=0
+    )
+    assert [(one.content, one.state, one.created_version) for one in last.entries] == [(RULE, "proposed", 1)]
+
+
 def barring(version: Playbook, *revoked: str, rule: str) -> Playbook:
     """Return a version with what is revoked now by a rule."""
     made = Revocation(rule=rule, version=version.version + 1)
