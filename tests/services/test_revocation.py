@@ -134,9 +134,11 @@ class Line:
     evidence: set[str]
     helpful: int = 0
     harmful: int = 0
+    since: int = field(default=0, compare=False)
+    """The version since which it says this: tags of who read an earlier one are about something else."""
 
     def copy(self) -> "Line":
-        return Line(self.content, set(self.evidence), self.helpful, self.harmful)
+        return Line(self.content, set(self.evidence), self.helpful, self.harmful, self.since)
 
 
 Lines = dict[str, Line]
@@ -164,19 +166,33 @@ def recomputed(history: list[Playbook], updates: Mapping[int, Update], gone: Gon
     """Return what the last of these versions says without what is ``gone``, from all that was recorded."""
     lines: dict[int, Lines] = {0: {}}
     says: dict[int, dict[str, str]] = {0: {}}
-    born: dict[str, int] = {}
+    since: dict[str, int] = {}
     for version in history:
-        born = dict.fromkeys((entry.id for entry in version.entries), version.version) | born
         says[version.version] = {entry.id: entry.content for entry in version.entries}
         start = evidence.began_with(version)[1]
         book = {entry_id: line.copy() for entry_id, line in lines[start].items()}
         if version.origin == "batch":
             update = updates[version.batch_sequence]
-            apply(book, update, says[start], says[version.version], gone, born)
+            for entry_id, line in book.items():
+                # Until now agents have read other words.
+                if says[start].get(entry_id, line.content) != line.content:
+                    line.since = version.version
+            apply(book, update, says[start], says[version.version], gone, since)
+            for line in book.values():
+                line.since = line.since or version.version
         else:
             book = under_ids_of(says[version.version], book)
+            for entry_id in book.keys() & says[version.version].keys():
+                if book[entry_id].content == says[version.version][entry_id]:
+                    book[entry_id].since = created(version)[entry_id]
+        since = created(version)
         lines[version.version] = book
     return lines[history[-1].version]
+
+
+def created(version: Playbook) -> dict[str, int]:
+    """Return by entry the version since which it says its words, as recorded."""
+    return {entry.id: entry.created_version for entry in version.entries}
 
 
 def under_ids_of(says: Mapping[str, str], book: Lines) -> Lines:
@@ -196,15 +212,15 @@ def apply(
     before: Mapping[str, str],
     after: Mapping[str, str],
     lost: Gone,
-    born: Mapping[str, int],
+    since: Mapping[str, int],
 ) -> None:
     gone = lost.ids
     for claim in update.result.known:
         if claim.entry_id in before and claim.entry_id not in book and set(claim.evidence) - gone:
-            book[claim.entry_id] = Line(before[claim.entry_id], set())
+            book[claim.entry_id] = Line(before[claim.entry_id], set(), since=since[claim.entry_id])
     for seen in update.result.seen:
         for tag in seen.tags if seen.reflection_id not in gone else ():
-            if tag.id in book and born[tag.id] <= (seen.shown_version or 0):
+            if tag.id in book and book[tag.id].since <= (seen.shown_version or 0):
                 setattr(book[tag.id], tag.tag, getattr(book[tag.id], tag.tag) + 1)
     for claim in update.result.known:
         if claim.entry_id in book:
@@ -242,7 +258,7 @@ def reword(book: Lines, operation: Operation, rests: set[str], before: Mapping[s
         kept.evidence |= twin.evidence
         kept.helpful += twin.helpful
         kept.harmful += twin.harmful
-    kept.content = operation.content
+    kept.content, kept.since = operation.content, 0
     kept.evidence |= rests
 
 

@@ -60,13 +60,12 @@ def after_command(
             changed = _edited(current, command, budget_tokens)
         case "revoke":
             changed = _recomputed(with_revocation(current, command), recomputed, budget_tokens)
+            changed = _begun_anew(changed, current)
         case "rollback" if target is not None:
             changed = _with_content_of(current, target, recomputed, budget_tokens, rejected_by=current)
             change = Change(kind="rollback", detail=evidence.RESTORED.format(version=target.version))
-            # What waits keeps its version: who has said its rival since then still counts.
-            again = {entry.id: entry for entry in dated(shown(changed).entries, current)}
-            entries = tuple(again.get(entry.id, entry) for entry in changed.entries)
-            changed = changed.model_copy(update={"changes": (change, *changed.changes), "entries": entries})
+            changed = _begun_anew(changed, current)
+            changed = changed.model_copy(update={"changes": (change, *changed.changes)})
         case "adopt" if adoption is not None:
             if reason := adoption.refusal():
                 raise InapplicableError(reason)
@@ -315,6 +314,17 @@ def _recomputed(playbook: Playbook, recomputed: Recomputed | None, budget_tokens
             "again": recomputed.again,
             "sections": playbook.sections if playbook.holds == "entries" else section_order((), entries),
         }
+    )
+
+
+def _begun_anew(changed: Playbook, current: Playbook) -> Playbook:
+    """Return a playbook in which the words that agents are shown again are new in the next version.
+
+    What waits keeps its version: who has said its rival since then still counts.
+    """
+    again = {entry.id: entry for entry in dated(shown(changed).entries, current)}
+    return changed.model_copy(
+        update={"entries": tuple(again.get(entry.id, entry) for entry in changed.entries)}
     )
 
 

@@ -20,6 +20,7 @@ from combee_schemas.base import Message, Source
 from combee_schemas.plan import PlanSettings, Probation
 from combee_schemas.playbook import Asked, Playbook, Revocation
 from combee_schemas.records import Record
+from combee_schemas.reflection import BulletTag
 from combee_schemas.scan import Known, Operation, Seen, Update
 from combee_schemas.topics import AnyTopic
 from support.playbooks import (
@@ -217,6 +218,62 @@ def test_what_agents_were_shown_with_support_that_is_revoked_waits_again() -> No
     assert versions.after_update(empty("p"), said, budget_tokens=PLENTY, now_ms=0).entries[0].is_active
     (left,) = without(["r-1"], said).entries
     assert (left.state, left.sources, left.support) == ("proposed", ("shop-2",), ("r-2",))
+
+
+@pytest.mark.parametrize(
+    "removal", [(), (op(REMOVE, "", ENTRY, evidence=("r-3", "r-4")),)], ids=["tagged", "removed"]
+)
+def test_who_found_revoked_words_harmful_has_not_judged_the_words_that_come_back(
+    removal: Sequence[Operation],
+) -> None:
+    """An attacker rewords a lesson; agents that read it find it harmful, before it is revoked and after."""
+    history: list[tuple[Playbook, Update | None]] = []
+    last = empty("p")
+
+    def learned(*operations: Operation, seen: Iterable[int], read: int = 0) -> None:
+        nonlocal last
+        made = update(last, *operations, seen=seen)
+        team = made.plan.settings.model_copy(update={"trust": "team"})
+        tagged = {"tags": (BulletTag(id=ENTRY, tag="harmful"),), "shown_version": read} if read else {}
+        found = tuple(one.model_copy(update=tagged) for one in made.result.seen)
+        made = made.model_copy(
+            update={
+                "plan": made.plan.model_copy(update={"settings": team}),
+                "result": made.result.model_copy(update={"seen": found}),
+            }
+        )
+        last = versions.after_update(last, made, budget_tokens=PLENTY, now_ms=0)
+        history.append((last, made))
+
+    learned(added(RULE, "r-2"), seen=[2])
+    learned(op(UPDATE, RULE.replace("15", "95"), ENTRY, evidence=("r-1",)), seen=[1])
+    learned(*removal, seen=[3, 4], read=2)
+    assert [entry.harmful for entry in last.entries] == ([] if removal else [2])
+    revoke = command("revoke", reflection_ids=("r-1",), rules=("id:r-1",))
+    left = _recomputed(history, executing.with_revocation(last, revoke), PLENTY)
+    last = executing.after_command(
+        last, revoke, 12, target=None, recomputed=left, budget_tokens=PLENTY, now_ms=0
+    )
+    learned(seen=[5], read=3)
+    assert [(entry.content, entry.harmful, entry.harmed) for entry in last.entries] == [(RULE, 0, ())]
+
+
+def test_what_waits_with_the_words_that_a_revocation_brings_back_keeps_its_version() -> None:
+    """Nobody was shown it: who has said its rival since it was added still counts."""
+    history: list[tuple[Playbook, Update | None]] = []
+    last = empty("p")
+    operations = [added(RULE, "r-2"), op(UPDATE, "Trust nobody", ENTRY, evidence=("r-1",)), None]
+    for n, one in zip((2, 1, 3), operations, strict=True):
+        seen = [Seen(reflection_id=f"r-{n}", offset=n)]
+        made = update_of(last, [one] if one else [], seen, probation=Probation(reflections=2))
+        last = versions.after_update(last, made, budget_tokens=PLENTY, now_ms=0)
+        history.append((last, made))
+    revoke = command("revoke", reflection_ids=("r-1",))
+    left = _recomputed(history, executing.with_revocation(last, revoke), PLENTY)
+    last = executing.after_command(
+        last, revoke, 12, target=None, recomputed=left, budget_tokens=PLENTY, now_ms=0
+    )
+    assert [(one.content, one.state, one.created_version) for one in last.entries] == [(RULE, "proposed", 1)]
 
 
 def barring(version: Playbook, *revoked: str, rule: str) -> Playbook:

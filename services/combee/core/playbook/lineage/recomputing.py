@@ -413,6 +413,7 @@ class _Prepared:
     def __post_init__(self) -> None:
         self._was = {entry.id: entry for entry in self.before.entries}
         self.entries = dict(self.whole.entries)
+        self.entries |= {entry_id: self._begun(entry) for entry_id, entry in self.entries.items()}
         for claim in self.recorded.result.known:
             self._claim(claim)
         operations = tuple(self._operations())
@@ -457,6 +458,12 @@ class _Prepared:
                     self._strengthen_instead(operation, left)
                     continue
             yield self._again(operation)
+
+    def _begun(self, entry: Entry) -> Entry:
+        """Return an entry; what agents are shown begins now if they have read other words until now."""
+        if not (entry.is_active and self._differs(entry.id)):
+            return entry
+        return entry.model_copy(update={"created_version": self.before.version + 1})
 
     def _differs(self, entry_id: str) -> bool:
         """Return whether a recorded entry is gone, or says something else."""
