@@ -73,3 +73,13 @@ def test_no_id_of_others_controls_the_terminal() -> None:
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert "id=r-" in ended.stderr
     assert ended.stderr.replace("\n", "").isprintable()
+
+
+def test_no_librarys_line_controls_the_terminal_tells_a_secret_or_fakes_another_line() -> None:
+    script = PREAMBLE.replace("json=True", "json=False")
+    script += f'logging.getLogger("engineio").error("Invalid session \\x1b[2J {SECRET}\\n2026 approved")'
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    (line,) = ended.stderr.splitlines()
+    assert line.isprintable()
+    assert "approved" in line
+    assert SECRET not in line

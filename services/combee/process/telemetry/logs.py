@@ -15,7 +15,7 @@ import structlog
 from combee.adapters.clock import SystemClock
 from combee.adapters.ports import Clock
 from combee.core.text.forms import printable
-from combee.core.text.redact import redacted_deep
+from combee.core.text.redact import redacted, redacted_deep
 
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 AWAY, BACK = "log_unavailable", "log_available"
@@ -58,11 +58,13 @@ def configure_logs(
         _without_secrets,
     ]
     renderer = structlog.processors.JSONRenderer() if json else structlog.dev.ConsoleRenderer(colors=False)
-    logging.basicConfig(stream=sys.stderr, level=libraries, format="%(message)s")
+    logging.basicConfig(stream=sys.stderr, level=libraries)
     if json:
         _render_others(shared, renderer)
     else:
         shared = [*shared, _printable]
+        for handler in logging.getLogger().handlers:  # noqa: TID251 - the root, which libraries use
+            handler.setFormatter(_LibraryFormatter())
     # It repeats for each connection and attempt what Combee logs once, and raises its final errors.
     aiokafka = logging.getLogger("aiokafka")  # noqa: TID251 - a library's logger
     aiokafka.setLevel(logging.DEBUG if level == "debug" else logging.CRITICAL)
@@ -75,6 +77,16 @@ def configure_logs(
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=False,
     )
+
+
+class _LibraryFormatter(logging.Formatter):
+    """Formats a library's event as text: without secrets and control sequences, its message on one line."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the library's name
+        return " ".join(record.message.splitlines())
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(redacted(super().format(record)))
 
 
 def _named(service: str | None) -> structlog.types.Processor:
