@@ -149,6 +149,20 @@ async def test_a_page_of_another_origin_may_open_no_websocket_and_no_stand_in_fo
             assert (answer.status_code != 403) is is_let_in, origin
 
 
+async def test_a_page_of_another_origin_cannot_open_pages_as_its_images_or_frames() -> None:
+    """Each page of the dashboard takes memory, and without keys it is open on loopback."""
+    async with asked() as gateway:
+        for site, dest, status in (
+            ("cross-site", "image", 403),
+            ("same-site", "iframe", 403),
+            ("cross-site", "document", 404),  # a link; there is no dashboard here
+            ("same-origin", "script", 404),
+            ("none", "document", 404),
+        ):
+            headers = {"sec-fetch-site": site, "sec-fetch-dest": dest}
+            assert (await gateway.client.get("/dashboard/", headers=headers)).status_code == status, headers
+
+
 async def _is_let_in(gateway: Asked, origin: str | None) -> bool:
     """Return whether a websocket passes the gate; behind it there is none here, so that it is closed as unknown."""
     headers = [(b"host", b"127.0.0.1"), *([(b"origin", origin.encode())] if origin else [])]

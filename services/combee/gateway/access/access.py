@@ -158,13 +158,18 @@ class Access:
 
 
 def check_origin(headers: Headers, origins: Sequence[str]) -> None:
-    """Refuse pages of other origins except ``origins``; clients other than browsers send no origin."""
+    """Refuse pages of other origins except ``origins``; clients other than browsers send no origin.
+
+    A page's image or frame sends none either, and says so in other headers; a link that a person follows is let in.
+    """
     origin = headers.get("origin", "")
     try:
         is_own = urlsplit(origin).netloc == headers.get("host")
     except ValueError:  # not an address
         is_own = False
-    if origin and not is_own and origin not in origins:
+    is_others = origin and not is_own and origin not in origins
+    is_part = not origin and headers.get("sec-fetch-site", "none") not in {"same-origin", "none"}
+    if is_others or (is_part and headers.get("sec-fetch-dest") != "document"):
         raise Refusal(HTTPStatus.FORBIDDEN, "a page of another origin")
 
 
