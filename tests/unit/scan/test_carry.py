@@ -386,7 +386,7 @@ def test_what_a_model_calls_known_goes_before_operations() -> None:
 
 async def test_only_an_entry_of_the_playbook_can_be_known() -> None:
     def claiming(prompt: Prompt) -> Mapping[str, Any]:
-        return keeping(1)(prompt) | {"known": [{"n": 2, "entry_id": "x" * 800}]}
+        return {**keeping(1)(prompt), "known": [{"n": 2, "entry_id": "x" * 800}]}
 
     assert (await Combine([1], [2]).outcome(claiming)).known == ()
 
