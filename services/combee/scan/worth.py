@@ -323,11 +323,10 @@ def shorter(result: NodeResult, *, is_carried: bool = False) -> Iterator[NodeRes
 
     Operations beyond ``MAX_SAID`` go first, of the source that takes most room. Then bookkeeping goes: most tags of a
     reflection; evidence of which other operations hold a copy; then all tags and the entries that calls were shown;
-    then most names of what an operation or a known entry rests on; then what the model calls known, which only its
-    check asks about. The other operations go last. Reflections that
-    lose their last one did not get through, unless the root carries what no operation says (``is_carried``): only the
-    model claims that they rest on long ones. Sources stay: what a source may do, and whether it is revoked, depends
-    on them.
+    then most names of what an operation or a known entry rests on; then what the model calls known. The other
+    operations go last. Reflections that lose their last one did not get through, unless the root carries what no
+    operation says (``is_carried``): only the model claims that they rest on long ones. Sources stay: what a source
+    may do, and whether it is revoked, depends on them.
 
     Raises
     ------
