@@ -35,8 +35,11 @@ VERSION_BYTES, ENTRY_BYTES = 300 << 10, 560 << 10
 MAX_SHOWN = 500
 NO_VERSION = 0
 """The version of runs that were shown no playbook, with which all others are compared."""
-MAX_LINES = 10_000
-"""Maximum lines per partition. Beyond it an eighth is dropped, fewest runs first: anybody can invent names."""
+MAX_LINES, LINES_BYTES = 10_000, 3 << 20
+"""Maximum lines per partition, and their bytes in records (in memory ten times as many). Beyond it an eighth is
+dropped, fewest runs first: anybody can invent names."""
+RUNS_BYTES = 3 << 20
+"""Maximum bytes of the runs remembered per partition: beyond it the oldest are forgotten before the horizon."""
 
 _LINE: TypeAdapter[str] = TypeAdapter(LineName)
 
@@ -213,6 +216,11 @@ class _Line:
     through: int = -1
 
     @property
+    def bytes(self) -> int:
+        """About how many bytes it takes in a record."""
+        return self.versions.bytes + self.entries.bytes
+
+    @property
     def weight(self) -> tuple[int, int]:
         """Number of runs, and the offset of the last outcome."""
         placed = sum(outcomes.figures.runs for outcomes in self.versions.by_key.values())
@@ -294,9 +302,11 @@ class Fold:
         for line in self._lines.values():
             playbook = playbook_of(line.name)
             self._through[playbook] = max(line.through, self._through.get(playbook, -1))
+        self._bytes = sum(line.bytes for line in self._lines.values())
         self._horizon = horizon
         self._runs: OrderedDict[tuple[str, str], tuple[int, Run]] = OrderedDict()
         """Runs with the offset of their last outcome, oldest first."""
+        self._runs_bytes = 0
         self._changed: set[str] = set()
         self._gone: set[str] = set()
 
@@ -307,13 +317,14 @@ class Fold:
         _, before = self._runs.pop(key, (0, None))
         after = (before or Run()).with_outcome(outcome)
         self._runs[key] = offset, after
+        self._runs_bytes += _run_bytes(key, after) - (_run_bytes(key, before) if before else 0)
         if offset <= self._through.get(outcome.playbook, -1):
             return
         self._through[outcome.playbook] = offset
         self._note(outcome.playbook, offset)
         if after != before:
             self._count(outcome, before, after, offset)
-        if len(self._lines) > MAX_LINES:
+        if len(self._lines) > MAX_LINES or self._bytes > LINES_BYTES:
             self._shed(offset)
 
     def changed(self, now_ms: int) -> Iterator[OutcomeStatistics]:
@@ -331,15 +342,22 @@ class Fold:
     def _shed(self, offset: int) -> None:
         """Drop lines with few runs, except those with an outcome at this offset: it may be the first of many."""
         old = (line for line in self._lines.values() if line.through != offset)
-        for line in sorted(old, key=lambda line: line.weight)[: MAX_LINES // 8]:
+        for line in sorted(old, key=lambda line: line.weight):
+            if len(self._lines) <= MAX_LINES * 7 // 8 and self._bytes <= LINES_BYTES * 7 // 8:
+                break
             del self._lines[line.name]
+            self._bytes -= line.bytes
             self._through.pop(line.name, None)
             self._gone.add(line.name)
         self._changed &= self._lines.keys()
 
     def _forget(self, before: int) -> None:
-        while self._runs and next(iter(self._runs.values()))[0] < before:
-            self._runs.popitem(last=False)
+        while self._runs:
+            key, (offset, run) = next(iter(self._runs.items()))
+            if offset >= before and self._runs_bytes <= RUNS_BYTES:
+                break
+            del self._runs[key]
+            self._runs_bytes -= _run_bytes(key, run)
 
     def _note(self, name: str, offset: int) -> _Line:
         line = self._lines.setdefault(name, _Line(name=name))
@@ -357,7 +375,14 @@ class Fold:
             playbook.unplaced = max(0, playbook.unplaced - 1)
         name, version = after.place
         line = self._note(name, offset)
-        known = before if was_placed else None
+        known, was = before if was_placed else None, line.bytes
         line.count(version, known, after, outcome.created_at_ms)
         shown = outcome.shown.entry_ids if outcome.shown and not was_placed else ()
         line.count_entries(_ids(shown), known, after)
+        self._bytes += line.bytes - was
+
+
+def _run_bytes(key: tuple[str, str], run: Run) -> int:
+    """Return about how many bytes of memory a run's names take."""
+    names = (*key, *run.used, *run.scores)
+    return sum(64 + len(name) * (1 if name.isascii() else 4) for name in names)

@@ -7,7 +7,14 @@ from typing import Any
 
 import pytest
 
-from combee.core.evaluation.outcomes.fold import MAX_ENTRIES, MAX_MEASURES, MAX_VERSIONS, Fold, merged
+from combee.core.evaluation.outcomes.fold import (
+    LINES_BYTES,
+    MAX_ENTRIES,
+    MAX_MEASURES,
+    MAX_VERSIONS,
+    Fold,
+    merged,
+)
 from combee_schemas.base import Shown
 from combee_schemas.codec import encode
 from combee_schemas.outcome import Figures, Outcome, OutcomeStatistics
@@ -189,3 +196,33 @@ def test_statistics_fit_a_record_whatever_characters_names_are_written_in() -> N
     for each in (fold, interrupted):
         each.add(1_000, outcome("last", 1_000, bullet_ids=ids, score={"other": 1.0}))
     assert list(fold.changed(0)) == list(interrupted.changed(0))
+
+
+def test_invented_branches_with_many_entries_take_bounded_room_and_push_out_no_line_with_runs() -> None:
+    """An outcome of 1 KB left 1.3 MB of objects: two hundred of them were more than control may use."""
+    fold = Fold()
+    used, names = tuple(f"{n}" for n in range(200)), [f"{n}" for n in range(MAX_MEASURES)]
+    score = dict.fromkeys(names, 1.0)
+    for at in range(100):
+        fold.add(2 * at, outcome(f"honest-{at}", success=True))
+        fold.add(2 * at + 1, outcome(f"r{at}", line=f"{NAME}@b{at}", bullet_ids=used, score=score))
+    kept = {statistics.line: statistics for statistics in fold.changed(0)}
+    assert sum(len(encode(statistics)) for statistics in kept.values()) <= LINES_BYTES
+    assert kept[NAME].versions[0].figures.runs == 100
+    gone = fold.gone()
+    assert len(kept) + len(gone) == 101
+    fold = Fold(kept.values())
+    for at in range(1_000, 1_100):
+        fold.add(at, outcome(f"s{at}", line=f"{NAME}@c{at}", bullet_ids=used, score=score))
+    both = kept.keys() - fold.gone() | {statistics.line for statistics in fold.changed(0)}
+    assert len(both) <= len(kept)
+
+
+@pytest.mark.parametrize(("used", "runs"), [(4, 1), (200, 2)])
+def test_runs_that_used_very_many_entries_are_forgotten_before_they_fill_the_memory(
+    used: int, runs: int
+) -> None:
+    ids = [tuple(f"{at:06}-{n:073}" for n in range(used)) for at in range(1_000)]
+    first = outcome("first", success=True)
+    others = (outcome(f"r{at}", 2, bullet_ids=ids[at]) for at in range(1_000))
+    assert figures(first, *others, first).runs == runs
