@@ -1,7 +1,7 @@
 """What is forgotten is nowhere any more, nothing brings it back, and the ledger balances and says so."""
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from combee.log.inspection.audit import audit
 from combee_schemas import topics
 from combee_schemas.command import Command
 from combee_schemas.erasure import Erasure
+from combee_schemas.model import Prompt
 from combee_schemas.outcome import Outcome, OutcomeStatistics
 from combee_schemas.playbook import Label
 from combee_schemas.reflection import Reflection
@@ -36,6 +37,7 @@ from support.deployment import Deployment
 from support.failpoints.points import CrashError, CrashFailpoint
 from support.forgetting import HONEST, SUBJECT, everything, forgotten, lived, names_subject, place, wish
 from support.ledger import NAME, lessons, outgoing, reflection
+from support.models import ScriptedModel, echo, items
 from support.recorded_log import HALF_DONE, recorded
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
@@ -173,6 +175,49 @@ async def test_one_run_goes_with_what_it_alone_has_taught(tmp_path: Path) -> Non
     assert where_named(new) >= {"history", "reflections", "updates"}, "other runs stay"
     assert (erasure.dropped["traces"], erasure.dropped["reflections"], erasure.entries) == (1, 1, 1)
     assert {trace.trace_id for trace in ledger.messages(new, topics.TRACES, Trace)} == {"named-in-answer"}
+    assert (await audit(new)).violations == ()
+
+
+REFUND = "Refund within 30 days when the receipt is there"
+NOT_TAKEN = {
+    "rewords what more say": f"{REFUND} and Zebulon agrees.",
+    "would lose a figure": f"{REFUND.replace('30', '90')} and Zebulon agrees.",
+    "would lose a figure, and is cut off": f"{REFUND.replace('30', '90')} and Zebulon agrees{' in time' * 20}.",
+    "is left out as vague": "Zebulon vague.",
+}
+"""What a run says, and why it changes no entry."""
+
+
+def obeying(prompt: Prompt) -> Mapping[str, Any]:
+    """Make of what names Zebulon an update of the first entry, and leave it out if it is vague."""
+    operations, dropped = [], []
+    for item, kept in zip(items(prompt), echo(prompt)["operations"], strict=True):
+        if "vague" in kept["content"]:
+            dropped.append(item["n"])
+        elif "Zebulon" in kept["content"]:
+            operations.append({**kept, "type": "UPDATE", "entry_ids": ["misc-00001"]})
+        else:
+            operations.append(kept)
+    return {"reasoning": "", "operations": operations, "dropped": dropped}
+
+
+@pytest.mark.parametrize("words", NOT_TAKEN.values(), ids=NOT_TAKEN)
+async def test_what_a_run_said_without_changing_an_entry_goes_with_it(tmp_path: Path, words: str) -> None:
+    deployment, new = Deployment(batch_size=4, model=ScriptedModel(obeying)), new_log()
+    erased, others = (f"r-{part * 8}-{part * 4}-{part * 4}-{part * 4}-{part * 12}" for part in "ab")
+    async with deployment.running() as running:
+        first = (reflection(n, reflection_id=f"{others}{n}", key_insight=f"{REFUND}.") for n in range(4))
+        await running.log.produce(*map(outgoing, first))
+        await running.until(lambda: ledger.applied(running.log) == 4)
+        run = reflection(9, reflection_id=erased, key_insight=words)
+        await running.log.produce(outgoing(run), *(outgoing(reflection(n)) for n in range(3)))
+        await running.until(lambda: ledger.applied(running.log) == 8)
+        await running.until(lambda: not ledger.behind(running.log))
+    await forgotten(
+        deployment.log, new, tmp_path, wish(Selector(rules=(Selection("id", erased),), kind="trace"))
+    )
+    assert not any(b"Zebulon" in raw for raw in everything(new))
+    assert lessons(range(3)) | {f"{REFUND}."} == {entry.content for entry in ledger.latest(new).entries}
     assert (await audit(new)).violations == ()
 
 

@@ -64,6 +64,13 @@ class _Page(Value):
     playbooks: tuple[_Listed, ...]
 
 
+class _Receipt(Value):
+    """The counts of a receipt that says that Kafka has acknowledged all messages of a request."""
+
+    accepted: int = 0
+    repeated: int = 0
+
+
 class _EventData(Value):
     """The data of any event."""
 
@@ -173,8 +180,8 @@ class GatewayTransport:
         if response.status_code == HTTPStatus.MULTI_STATUS:
             raise PoisonError(f"POST {path}: the gateway refused some of {len(batch)} messages")
         check(response, f"POST {path}")
-        if response.status_code != HTTPStatus.ACCEPTED:  # a proxy's page
-            raise FatalError(
+        if response.status_code != HTTPStatus.ACCEPTED or not _acknowledges(response.content, len(batch)):
+            raise FatalError(  # a proxy's page
                 f"POST {path}: {response.status_code} is no gateway's answer; check the address, messages are kept"
             )
 
@@ -299,6 +306,15 @@ def read_answer(kind: type[Any], content: bytes) -> Any:
         return kind.model_validate_json(content)
     except ValidationError as error:
         raise TransientError(f"the gateway's answer is not a {kind.__name__.strip('_')}") from error
+
+
+def _acknowledges(content: bytes, count: int) -> bool:
+    """Return whether an answer is the receipt of ``count`` messages."""
+    try:
+        receipt = _Receipt.model_validate_json(content)
+    except ValidationError:
+        return False
+    return receipt.accepted + receipt.repeated == count
 
 
 def _retry_after_s(response: httpx.Response) -> float:

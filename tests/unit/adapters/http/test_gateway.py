@@ -41,6 +41,8 @@ async def heard(*texts: str) -> list[Event]:
         (httpx.Response(308, headers={"location": "https://gateway/v1/reflections"}), FatalError),
         (httpx.Response(200, html="<html>log in</html>"), FatalError),
         (httpx.Response(204), FatalError),
+        (httpx.Response(202, html="<html>queued</html>"), FatalError),
+        (httpx.Response(202, json={"accepted": 0, "repeated": 0, "refused": 0, "items": []}), FatalError),
     ],
 )
 async def test_what_no_gateway_answers_is_no_acknowledgement(

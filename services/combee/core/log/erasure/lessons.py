@@ -1,5 +1,6 @@
 """Erased lessons: those that name a subject, and those learned only from erased runs."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -12,6 +13,7 @@ from combee_schemas.errors import FatalError
 from combee_schemas.playbook import Entry, Playbook, Rejected
 from combee_schemas.scan import Operation, Update
 
+_COLON = re.compile(": ")
 HEAD_CHARS = 100
 """Number of leading characters by which a quoted, perhaps cut, content is recognised."""
 
@@ -56,6 +58,9 @@ class Lessons:
                 for operation in message.result.operations:
                     if self.is_erased_operation(message, operation):
                         self._note(operation.content)
+                for conflict in message.result.conflicts:
+                    if _rests_on(conflict.evidence, self.runs.of(message.plan.playbook)):
+                        self._note(conflict.content)
             case Batch():
                 self._take_manifest(message)
 
@@ -129,9 +134,9 @@ class Lessons:
         return self._names((playbook_of(line),))
 
     def quotes(self, text: str) -> bool:
-        """Return whether a text begins like an erased content, perhaps after a few words of Combee's."""
-        _, _, quoted = text.partition(": ")
-        return text[:HEAD_CHARS] in self._heads or quoted[:HEAD_CHARS] in self._heads
+        """Return whether a text begins like an erased content, perhaps after words of Combee's and a colon."""
+        begins = (0, *(colon.end() for colon in _COLON.finditer(text)))
+        return any(text[at : at + HEAD_CHARS] in self._heads for at in begins)
 
     def _is_named(self, entry: Entry) -> bool:
         return self._names((entry.content, entry.section))

@@ -17,6 +17,7 @@ from combee.core.log.erasure.lessons import ErasureError, Lessons
 from combee.core.log.erasure.runs import Identities, Runs
 from combee.core.log.erasure.selector import Marker, Subjects
 from combee.core.names.identity import batch_seed
+from combee.core.playbook.operations import MAX_DETAIL_CHARS
 from combee.core.text.forms import comparable, comparable_spans
 from combee_schemas import topics
 from combee_schemas.base import Message, playbook_of
@@ -28,7 +29,7 @@ from combee_schemas.dead_letter import DeadLetter, Resolution, origin_of
 from combee_schemas.marks import TextKind, rewritten
 from combee_schemas.playbook import AppliedBatch, Change, Entry, Label, Playbook
 from combee_schemas.records import Record
-from combee_schemas.scan import Operation, Planned, Update
+from combee_schemas.scan import Conflict, Operation, Planned, Update
 from combee_schemas.topics import AnyTopic
 
 ERASED = "erased"
@@ -177,7 +178,7 @@ class Rewriter:
                 for entry in version.rejected
                 if not self.lessons.is_erased_rejection(version.name, entry)
             ),
-            "changes": tuple(self._change(change, gone) for change in version.changes),
+            "changes": tuple(self._change(change, gone, version.name) for change in version.changes),
             "again": tuple(
                 asked for asked in version.again if (playbook, asked.offset) not in self.lessons.reflections
             ),
@@ -200,8 +201,11 @@ class Rewriter:
                 text = f"{text[:start]}{ERASED}{text[end:]}"
         return self._text("\n".join(map(self._text, text.split("\n"))))
 
-    def _change(self, change: Change, gone: set[str]) -> Change:
-        if change.detail and (self._tells(change.detail) or change.entry_id in gone):
+    def _change(self, change: Change, gone: set[str], line: str) -> Change:
+        # Where ids leave a quotation no room to be recognised, they tell whose it is.
+        is_cut = len(change.detail) == MAX_DETAIL_CHARS
+        is_theirs = is_cut and any(one in change.detail for one in self.runs.of(line))
+        if change.detail and (self._tells(change.detail) or change.entry_id in gone or is_theirs):
             return change.model_copy(update={"detail": ERASED})
         return change
 
@@ -215,10 +219,25 @@ class Rewriter:
             claim.model_copy(update={"said": ""}) if self.lessons.quotes(claim.said) else claim
             for claim in result.known
         )
-        if (operations, known) == (result.operations, result.known):
+        erased = self.runs.of(update.plan.playbook)
+        seen = tuple(
+            one.model_copy(update={"text": ""})
+            if one.reflection_id in erased or self._tells(one.text)
+            else one
+            for one in result.seen
+        )
+        conflicts = tuple(self._conflict(update, conflict) for conflict in result.conflicts)
+        after = {"operations": operations, "known": known, "seen": seen, "conflicts": conflicts}
+        if all(getattr(result, name) == value for name, value in after.items()):
             return update
-        kept = result.model_copy(update={"operations": operations, "known": known})
-        return update.model_copy(update={"result": kept})
+        return update.model_copy(update={"result": result.model_copy(update=after)})
+
+    def _conflict(self, update: Update, conflict: Conflict) -> Conflict:
+        """Return a conflict without the texts that are erased."""
+        is_gone = (update.plan.playbook, conflict.entry_id) in self.lessons.gone
+        texts = {"against": conflict.against, "content": conflict.content, "why": conflict.why}
+        erased = {name: ERASED for name, text in texts.items() if text and (is_gone or self._tells(text))}
+        return conflict.model_copy(update=erased) if erased else conflict
 
     def _operation(self, update: Update, operation: Operation) -> Operation:
         """Return an operation; without its text it still counts, so that ids stay the same."""
