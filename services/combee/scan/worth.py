@@ -336,7 +336,10 @@ def shorter(result: NodeResult, *, is_carried: bool = False) -> Iterator[NodeRes
     if result.aside:
         result = result.model_copy(update={"aside": ()})
         yield _noted(result, "proposals to carry left out for size")
-    named = tuple(one.model_copy(update={"evidence": one.evidence[:1]}) for one in result.conflicts)
+    named = tuple(
+        one.model_copy(update={"evidence": one.evidence[:1], "against": one.against[: ops.MAX_DETAIL_CHARS]})
+        for one in result.conflicts
+    )
     whole = result.model_copy(update={"conflicts": named})
     left = _in_turn(whole)
     size = sum(map(_size, whole.operations))

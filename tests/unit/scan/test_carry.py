@@ -322,7 +322,7 @@ def test_what_one_source_or_nobody_says_at_length_costs_others_no_support(
         for n in range(count)
     ]
     ids = tuple(f"{n}" + "\U00020000" * 190 for n in range(EVIDENCE_KEPT))
-    conflicts = (Conflict(content="x", evidence=ids),) * MAX_CONFLICTS
+    conflicts = (Conflict(content="x", against=LONG, evidence=ids),) * MAX_CONFLICTS
     short = fitting(
         NodeResult(status="ok", operations=(*flood, *said), seen=(*honest, *own), conflicts=conflicts)
     )

@@ -363,8 +363,8 @@ def _ever_smaller(version: Playbook) -> Iterator[Playbook]:
     """Yield a version, then ever smaller ones.
 
     They leave out, in this order: details of changes; changes without an effect; evidence and retired entries; the
-    other changes; section headers without entries; evidence of rejected lessons; names of the sources that an entry
-    helped or harmed; names of the sources and reflections that support an entry.
+    other changes; section headers without entries; evidence of rejected lessons; most links of entries that wait;
+    names of the sources that an entry helped or harmed; names of the sources and reflections that support an entry.
     """
     yield version
     bare = tuple(change.model_copy(update={"detail": ""}) for change in version.changes)
@@ -387,6 +387,11 @@ def _ever_smaller(version: Playbook) -> Iterator[Playbook]:
             for rejected in version.rejected
         )
         yield (version := version.model_copy(update={"rejected": barred}))
+    entries = tuple(
+        entry.model_copy(update={"replaces": entry.replaces[:PERSON], "rivals": entry.rivals[:PERSON]})
+        for entry in version.entries
+    )
+    yield (version := version.model_copy(update={"entries": entries}))
     entries = tuple(entry.model_copy(update={"harmed": (), "helped": ()}) for entry in version.entries)
     yield (version := version.model_copy(update={"entries": entries}))
     # Never one name: a source that repeats all lessons would then seem to be the only one behind each of them.

@@ -224,8 +224,12 @@ def test_a_version_whose_operations_name_many_invented_ids_fits_a_record_and_kee
             * REJECTED_KEPT
         },
         {"entries": tuple(entry(f"e-{n}", "say", sources=("s" * 200,) * 5) for n in range(2_000))},
+        *(
+            {"entries": (entry("e-0", "say", state="proposed", **{links: (f"{0:010}",) * 400}),) * 400}
+            for links in ("replaces", "rivals")
+        ),
     ],
-    ids=["changes", "sections", "rejected", "sources"],
+    ids=["changes", "sections", "rejected", "sources", "links", "rivals"],
 )
 def test_a_version_fits_a_record_whatever_of_it_is_large(large: dict[str, Any]) -> None:
     fitted = versions.fitted(BASE.model_copy(update=large))
