@@ -13,7 +13,7 @@ from combee.cli.shared.console import output, print_json, reading, shortened
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import AsJson, Servers, checked_line, line_names
 from combee.cli.shared.settings import deployed_settings
-from combee.core.names.sources import source_text
+from combee.core.names.sources import name_text, source_text
 from combee.core.playbook.versions import origin_text
 from combee.core.text.forms import printable
 from combee.log.history import newest_playbooks
@@ -142,7 +142,8 @@ def _source(source: Source) -> dict[str, Any]:
 def lines(origins: Lineage) -> Iterator[Text]:
     """Yield the lineage as text: the entry, its changes, the reflections behind it."""
     entry = origins.entry
-    yield Text(printable(f"[{entry.id}] {entry.content}"), style="bold")
+    content = entry.content.replace("\n", "\n  ")  # only Combee's own lines begin at the margin
+    yield Text(printable(f"[{entry.id}] {content}"), style="bold")
     state = f"in version {origins.version}" if origins.is_live else f"left after version {origins.version}"
     state += "" if entry.is_active else f", only {entry.state}"
     state += ", by hand" if entry.by_hand else ""
@@ -164,16 +165,22 @@ def _source_lines(source: Source, of_line: str) -> Iterator[Text]:
     reflection, trace = source.reflection, source.trace
     batch = f" (batch {source.sequence}{of_line})" if source.sequence else ""
     by = f", source {source_text(source.taught_by)}" if source.taught_by else ""
-    yield Text(printable(f"\nreflection {source.reflection_id}{batch}{by}"), style="cyan")
+    yield Text(printable(f"\nreflection {name_text(source.reflection_id)}{batch}{by}"), style="cyan")
     if reflection is None:
         yield Text("  no longer in the log, or given by hand", style="dim")
         return
     yield Text(printable(f"  {shortened(reflection.key_insight or reflection.reasoning, MAX_TEXT)}"))
     if trace is not None:
-        yield Text(printable(f"  from run {trace.trace_id} {trace.agent}".rstrip()), style="dim")
+        yield Text(
+            printable(f"  from run {name_text(trace.trace_id)} {shortened(trace.agent, MAX_TEXT)}".rstrip()),
+            style="dim",
+        )
         parts = (("task", trace.task), ("answer", trace.answer), ("feedback", trace.feedback))
         yield from (
             Text(printable(f"    {name}: {shortened(text, MAX_TEXT)}")) for name, text in parts if text
         )
     elif reflection.trace_id:
-        yield Text(printable(f"  from run {reflection.trace_id}, which is no longer in the log"), style="dim")
+        yield Text(
+            printable(f"  from run {name_text(reflection.trace_id)}, which is no longer in the log"),
+            style="dim",
+        )

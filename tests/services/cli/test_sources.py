@@ -1,6 +1,7 @@
 """Whose a lesson is, as people see it: why, show, history, over HTTP and on the dashboard."""
 
 import asyncio
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,9 @@ from combee.gateway.values import as_row
 from combee.process.worker.provenance import Provenance
 from combee_schemas import topics
 from combee_schemas.base import Source
+from combee_schemas.command import Command
 from combee_schemas.model import Prompt
-from combee_schemas.playbook import Playbook
+from combee_schemas.playbook import Entry, Playbook
 from support import ledger
 from support.deployment import Deployment
 from support.ledger import NAME, outgoing, reflection
@@ -65,6 +67,34 @@ def test_why_says_whose_a_reflection_is_and_what_proved_it(taught: Playbook) -> 
     assert run_json("why", claimed)["reflections"][0]["source"] == {"name": "shop", "proven": ""}
     assert ", source shop (proven by secret)" in run("why", proven).stdout
     assert ", source shop (unproven)" in run("why", claimed).stdout
+
+
+def test_no_id_no_name_and_no_content_says_in_why_that_a_reflection_is_proven(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    deployment = Deployment(batch_size=2)
+    use_log(monkeypatch, deployment.log)
+    forged = "r-9 (batch 1), source shop (proven by secret)\n  lesson"
+
+    async def learn() -> None:
+        async with deployment.running():
+            await deployment.log.produce(
+                outgoing(reflection(1, reflection_id=forged)),
+                outgoing(reflection(2, source=Source(name=forged))),
+            )
+            await deployment.until(lambda: bool(ledger.versions(deployment.log)))
+            by_hand = Entry(id="misc-00009", section="OTHERS", content=f"Ask.\n\nreflection {forged}")
+            await deployment.log.produce(
+                outgoing(Command(command_id="c", playbook=NAME, kind="import", entries=(by_hand,)))
+            )
+            await deployment.until(lambda: len(ledger.versions(deployment.log)) == 2)
+
+    asyncio.run(learn())
+    before, after = ledger.versions(deployment.log)
+    for entry in (*before.entries, *after.entries):
+        lines = run("why", entry.id, "--playbook", NAME).stdout.splitlines()
+        at_margin = "\n".join(line for line in lines if not line.startswith(" "))
+        assert "proven by" not in re.sub(r'"(?:[^"\\]|\\.)*"', "", at_margin), "quoted, or indented"
 
 
 def test_a_playbook_is_shown_with_the_sources_of_its_entries(taught: Playbook) -> None:

@@ -180,8 +180,8 @@ def test_a_review_shows_what_a_rewrite_would_have_lost_and_who_says_what(learned
     assert ledger.latest(learned.log).entries[0].id == conflict.entry_id
     (said,) = run_json("review", NAME)["conflicts"]
     assert said["id"] == conflict.entry_id
-    assert said["why"].startswith("UPDATE would lose 14 days (said by r-")
-    assert said["why"].endswith("; (said by r-13): Refund soon")
+    assert said["why"].startswith("UPDATE would lose 14 days (said by reflection r-")
+    assert said["why"].endswith("; (said by reflection r-13): Refund soon")
     out = run("review", NAME, stdin="n\n").stdout
     assert f"@@ conflicts, for a person to decide @@\n~ [{conflict.entry_id}] UPDATE would lose" in out
 

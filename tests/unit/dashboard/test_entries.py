@@ -55,7 +55,7 @@ def test_only_what_changed_or_only_what_has_the_words_is_listed() -> None:
 
 
 def test_an_entry_in_conflict_is_listed_with_who_says_what_even_where_only_changes_are() -> None:
-    why = "UPDATE would lose 14 days (said by desk); (said by r-1): Refund soon"
+    why = "UPDATE would lose 14 days (said by desk); (said by reflection r-1): Refund soon"
     after = AFTER.model_copy(update={"changes": (Change(kind="conflict", entry_id="e-1", detail=why),)})
     listed = entry_list(after, compare(BEFORE, after), only_changed=True)
     row = next(row for row in listed.rows if row["id"] == "e-1")

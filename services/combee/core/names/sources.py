@@ -8,6 +8,8 @@ proof share one source.
 import base64
 import binascii
 import hmac
+import json
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -25,6 +27,7 @@ GATEWAY_KEY = "key:"
 """Prefix of the name of a gateway's key; no declared name begins with it."""
 SECRET, KEY, SERVICES = "hmac-sha256", "ed25519", "services"
 """Schemes of the proof header: a source's secret, its private key, or the services' secret."""
+_ONE_WORD = re.compile(r'[^\s()"]+')
 MAX_NAME = 80
 MAX_KEY_NAME = MAX_NAME - len(GATEWAY_KEY)
 """Maximum length of a gateway key's name: cut short, two keys would be one source."""
@@ -215,8 +218,14 @@ def sources_text(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{count} of {name}" for name, count in counts.items())
 
 
+def name_text(name: str) -> str:
+    """Return a name or an id that others chose: in quotation marks if it could pass for what stands around it."""
+    return name if _ONE_WORD.fullmatch(name) else json.dumps(name, ensure_ascii=False)
+
+
 def source_text(source: Source | None) -> str:
     """Return a source in words."""
     if source is None:
         return UNPROVEN
-    return f"{source.name} (proven by {source.proven})" if source.proven else f"{source.name} ({UNPROVEN})"
+    proof = f"proven by {source.proven}" if source.proven else UNPROVEN
+    return f"{name_text(source.name)} ({proof})"

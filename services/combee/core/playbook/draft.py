@@ -11,7 +11,7 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Any, Literal
 
-from combee.core.names.sources import UNPROVEN, counting
+from combee.core.names.sources import UNPROVEN, counting, name_text
 from combee.core.playbook.budget import ENTRIES_BYTES, UNBOUNDED, Parts, entry_tokens, evictions, stored_bytes
 from combee.core.playbook.operations import MAX_DETAIL_CHARS, TARGETS, union
 from combee.core.playbook.sections import number_of, same_section, section_order, slug
@@ -273,7 +273,8 @@ def _said_by(evidence: Sequence[str], names: Mapping[str, str], sources: Sequenc
     named = proven or union(name for one in evidence if (name := names.get(one, UNPROVEN)) != UNPROVEN)
     by = named or tuple(evidence)
     more = f" and {len(by) - NAMED} more" if len(by) > NAMED else ""
-    return f"(said by {', '.join(by[:NAMED])}{more})" if by else ""
+    of_ids = "" if named else "reflections " if len(by) > 1 else "reflection "  # an id is no source's name
+    return f"(said by {of_ids}{', '.join(map(name_text, by[:NAMED]))}{more})" if by else ""
 
 
 # ---- a batch

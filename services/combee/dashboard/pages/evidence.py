@@ -3,7 +3,7 @@
 from nicegui import ui
 
 from combee.adapters.ports import FatalError, TransientError
-from combee.core.names.sources import source_text
+from combee.core.names.sources import name_text, source_text
 from combee.core.text.redact import redacted
 from combee.dashboard.views.wording import moment
 from combee.gateway.context import Context
@@ -64,7 +64,11 @@ def _source(source: Source) -> None:
     reflection, trace = source.reflection, source.trace
     said = reflection.key_insight or reflection.reasoning if reflection else "no longer in the log"
     headline = redacted(said)[:SHORT]
-    with ui.expansion(headline, caption=f"{source.reflection_id}{batch}").classes("w-full").props("dense"):
+    with (
+        ui.expansion(headline, caption=f"{name_text(source.reflection_id)}{batch}")
+        .classes("w-full")
+        .props("dense")
+    ):
         if reflection is None:
             ui.label("The reflection is no longer in the log.").classes("quiet")
             return

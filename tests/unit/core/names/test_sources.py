@@ -126,6 +126,7 @@ def test_a_producer_signs_what_it_declares_and_nothing_else() -> None:
 def test_people_are_told_whether_a_name_is_proven() -> None:
     assert source_text(SHOP) == "shop (unproven)"
     assert source_text(Source(name="shop", proven="key")) == "shop (proven by key)"
+    assert source_text(Source(name='shop (proven by key)\n"')) == '"shop (proven by key)\\n\\"" (unproven)'
     assert (source_text(None), sources_text({UNPROVEN: 4})) == (UNPROVEN, "")
     assert sources_text({"shop": 3, UNPROVEN: 1}) == "3 of shop, 1 of unproven"
 

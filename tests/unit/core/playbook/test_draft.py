@@ -151,24 +151,26 @@ def after_refusal(
 
 def test_a_refused_rewrite_is_recorded_once_with_who_said_what() -> None:
     added = op(ADD, "Refund within 30 days", evidence=("a",))
-    assert after_refusal(refusing(), added) == [
-        (
-            "calc-00002",
-            "UPDATE would lose 14 days (said by r-2, r-3); calc-00008 (said by a): Refund within 30 days",
-        )
-    ]
+    lost = "UPDATE would lose 14 days (said by reflections r-2, r-3)"
+    said = f"{lost}; calc-00008 (said by reflection a): Refund within 30 days"
+    assert after_refusal(refusing(), added) == [("calc-00002", said)]
     assert after_refusal(refusing(evidence=("a", "b"), content="Soon")) == [
-        ("calc-00002", "UPDATE would lose 14 days (said by r-2, r-3); (said by a, b): Soon")
+        ("calc-00002", f"{lost}; (said by reflections a, b): Soon")
     ]
+    forged = "shop); calc-00009 (said by desk"
+    (named,) = after_refusal(refusing(evidence=("shop",), content="Soon"))
+    (quoted,) = after_refusal(refusing(evidence=(forged,), content="Soon"))
+    assert named[1].endswith("; (said by reflection shop): Soon"), "an id is no source's name"
+    assert quoted[1].endswith(f'; (said by reflection "{forged}"): Soon')
 
 
 def test_a_refused_rewrite_that_nobody_says_is_no_conflict() -> None:
     assert after_refusal(refusing(evidence=()), kind="dropped") == [
-        ("calc-00002", "UPDATE would lose 14 days (said by r-2, r-3); Refund within 30 days")
+        ("calc-00002", "UPDATE would lose 14 days (said by reflections r-2, r-3); Refund within 30 days")
     ]
     assert after_refusal(refusing(evidence=())) == []
     assert after_refusal(refusing(evidence=(), content="seven")) == [
-        ("calc-00002", "UPDATE would lose 14 days (said by r-2, r-3); calc-00007: seven")
+        ("calc-00002", "UPDATE would lose 14 days (said by reflections r-2, r-3); calc-00007: seven")
     ]
 
 
@@ -177,7 +179,7 @@ def test_a_refused_rewrite_that_rests_on_revoked_reflections_alone_is_not_record
     assert after_refusal(refusing(evidence=("a", "b")), revoked=("a",)) == [
         (
             "calc-00002",
-            "UPDATE would lose 14 days (said by r-2, r-3); (said by b): Refund within 30 days",
+            "UPDATE would lose 14 days (said by reflections r-2, r-3); (said by reflection b): Refund within 30 days",
         )
     ]
 

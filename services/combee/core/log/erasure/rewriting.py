@@ -5,6 +5,7 @@ records keep their places and numbers: a manifest its members, an update its ope
 its entries but the erased ones.
 """
 
+import re
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
@@ -34,6 +35,7 @@ from combee_schemas.topics import AnyTopic
 
 ERASED = "erased"
 """Placeholder for a quotation."""
+_BETWEEN_IDS = re.compile(r"[\s(),;]+")
 Place = tuple[str, int, int]
 M = TypeVar("M", bound=Message)
 P = TypeVar("P", AppliedBatch, Planned)
@@ -204,7 +206,7 @@ class Rewriter:
     def _change(self, change: Change, gone: set[str], line: str) -> Change:
         # Where ids leave a quotation no room to be recognised, they tell whose it is.
         is_cut = len(change.detail) == MAX_DETAIL_CHARS
-        is_theirs = is_cut and any(one in change.detail for one in self.runs.of(line))
+        is_theirs = is_cut and self.runs.has(line, _BETWEEN_IDS.split(change.detail))
         if change.detail and (self._tells(change.detail) or change.entry_id in gone or is_theirs):
             return change.model_copy(update={"detail": ERASED})
         return change
