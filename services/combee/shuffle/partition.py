@@ -230,8 +230,8 @@ class ShuffleState:
 
     def _add(self, line: str, window: Window, item: Waiting) -> None:
         """Put a reflection into a window, without its body if memory is full."""
-        keep = item.body is not None and self.body_bytes + item.size <= self.memory_bytes
-        self.body_bytes += item.size if keep else 0
+        keep = item.body is not None and self.body_bytes + item.memory <= self.memory_bytes
+        self.body_bytes += item.memory if keep else 0
         self._waiting.add((line, item.member.reflection_id))
         window.add(item if keep else replace(item, body=None))
 
@@ -288,7 +288,7 @@ class ShuffleState:
 
     def _let_go(self, line: str, taken: Sequence[Waiting]) -> None:
         """Free the memory of reflections that left a window."""
-        self.body_bytes -= sum(item.size for item in taken if item.body is not None)
+        self.body_bytes -= sum(item.memory for item in taken)
         self._waiting.difference_update([(line, item.member.reflection_id) for item in taken])
 
     def through(self, playbook: str) -> int:

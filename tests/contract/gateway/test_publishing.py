@@ -474,3 +474,22 @@ async def test_a_batch_of_many_unknown_fields_compares_few_of_them(monkeypatch: 
         found = await refused(gateway, "/v1/traces", [{f"field-{n}": 1 for n in range(20)}] * 100)
     assert len(compared) <= 200
     assert found["errors"]
+
+
+async def test_large_bodies_are_decoded_one_after_the_other_and_small_ones_do_not_wait_for_them() -> None:
+    """In memory a body is twenty times as large: sixteen of a key at once were more than a gateway may use."""
+    log, text = Gate(), "check the date " * 3_500
+    large = [[{**LESSON, "reflection_id": f"{of}-{n}", "reasoning": text} for n in range(50)] for of in "abc"]
+    async with asked(log) as gateway:
+        sent = [asyncio.create_task(gateway.client.post("/v1/reflections", json=body)) for body in large]
+        await until(lambda: log.waiting == 1)
+        small = asyncio.create_task(gateway.client.post("/v1/reflections", json=LESSON))
+        await until(lambda: log.waiting == 2)
+        assert (await gateway.client.get("/v1/playbooks")).status_code == 200
+        assert log.waiting == 2
+        sent[2].cancel()
+        log.open.set()
+        assert (await small).status_code == 202
+        assert [one.status_code for one in await asyncio.gather(*sent[:2])] == [202, 202]
+        again = await gateway.client.post("/v1/reflections", json=large[2])
+        assert again.status_code == 202

@@ -10,6 +10,7 @@ from heapq import heapify, heappop, heappush
 from typing import Generic, TypeVar
 
 from combee.core.batching.limits import BATCH_BYTES, SPAN
+from combee_schemas.base import Shown
 from combee_schemas.batch import Member
 from combee_schemas.plan import CloseReason
 from combee_schemas.reflection import Reflection
@@ -22,8 +23,11 @@ ID_BYTES, REPEAT_BYTES = 256 << 10, 128 << 10
 """Maximum bytes in a manifest of a batch's ids, and of its repeats, so that it fits a record."""
 MEMBER_BYTES = 66
 """Bytes of a repeat in a manifest in addition to its id."""
+TAG_BYTES, NAME_BYTES = 600, 100
+"""Bytes that a tag and another name of a decoded reflection take in memory, in addition to its bytes in the log."""
 STALE_KEPT = 64
 """Number of stale items that a heap may always have."""
+NOTHING_SHOWN = Shown(version=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +43,15 @@ class Waiting:
     """The source whose share it counts against."""
     context: TraceContext | None = None
     """The span in which it was written, if spans are recorded."""
+
+    @property
+    def memory(self) -> int:
+        """About how many bytes the body takes in memory: thirty times its size if it is all tags."""
+        if self.body is None:
+            return 0
+        shown = self.body.shown or NOTHING_SHOWN
+        names = (self.body.bullet_ids, self.body.side_info, shown.entry_ids, shown.digests)
+        return self.size + TAG_BYTES * len(self.body.bullet_tags) + NAME_BYTES * sum(map(len, names))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

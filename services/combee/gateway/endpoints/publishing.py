@@ -1,7 +1,9 @@
 """``POST /v1/traces``, ``/v1/reflections``, ``/v1/outcomes``: accepted when Kafka has acknowledged, not before."""
 
+import asyncio
 from collections import Counter, OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Annotated, Any
@@ -40,6 +42,8 @@ MAX_COMPARED = 10
 MAX_VALUES = 50_000
 """Maximum number of values in one object: twice what the entries of the largest playbook need. Each value costs many
 times its bytes to check."""
+ROOM_PARTS, PART_BYTES = 256, 16 << 10
+"""Bodies in work, in parts of these bytes; smaller bodies need no room. Decoded they take twenty times as much."""
 MAX_TRACED = 10_000
 """Maximum number of playbooks whose traces are counted: anybody can invent a name."""
 REMEMBERED = 50_000
@@ -85,6 +89,22 @@ class Publishing:
         self._provenance = Provenance(services_secret=context.settings.sources.services_secret())
         self._acknowledged: OrderedDict[Place, str] = OrderedDict()
         """Fingerprint of the content, by place."""
+        self._room, self._turn = asyncio.Semaphore(ROOM_PARTS), asyncio.Lock()
+
+    @asynccontextmanager
+    async def room_for(self, body: bytes) -> AsyncIterator[None]:
+        """Wait until other bodies leave room for this one, from its decoding until Kafka has acknowledged it."""
+        parts, held = min(ROOM_PARTS, len(body) // PART_BYTES), 0
+        try:
+            if parts:
+                async with self._turn:  # else large bodies would wait for each other's parts
+                    while held < parts:
+                        await self._room.acquire()
+                        held += 1
+            yield
+        finally:
+            for _ in range(held):
+                self._room.release()
 
     @property
     def most(self) -> int:
@@ -376,7 +396,9 @@ def _add(routes: APIRouter, publishing: Publishing, kind: Kind) -> None:
         request: Request, caller: Annotated[Caller, Depends(allowed("reflections:write"))]
     ) -> Response:
         check_json(request.headers)
-        status, receipt = await publishing.take(kind, caller, await request.body())
+        given = await request.body()
+        async with publishing.room_for(given):
+            status, receipt = await publishing.take(kind, caller, given)
         return Response(receipt.model_dump_json(), status, media_type=JSON)
 
     schema = {"$ref": f"#/components/schemas/New{kind.topic.message.__name__}"}

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TypeVar
+from itertools import islice
+from typing import Any, TypeVar
 
 import structlog
 
@@ -32,6 +33,10 @@ from combee_schemas.trace import Trace
 
 logger = structlog.get_logger()
 M = TypeVar("M", Trace, Outcome)
+Run = TypeVar("Run", Trace, Reflection)
+
+MAX_NAMES, MAX_TAGS = 2_500, 500
+"""Maximum names in a list of a run, as many as a playbook has entries at most, and maximum tags."""
 
 
 class Provenance:
@@ -63,7 +68,7 @@ class Provenance:
 
         ``is_reread``: the record was read before, so a forged proof is not counted again.
         """
-        reflection = topics.REFLECTIONS.read(record)
+        reflection = _slim(topics.REFLECTIONS.read(record))
         source = self._source(record, reflection.source, is_reread=is_reread)
         proves = self._known.can_prove
         own_id = received_identity(record.headers, reflection.reflection_id, source, proves=proves)
@@ -79,7 +84,7 @@ class Provenance:
 
     def trace(self, record: Record) -> Trace:
         """Return a trace with its verified source."""
-        return self._verified(record, topics.TRACES.read(record))
+        return self._verified(record, _slim(topics.TRACES.read(record)))
 
     def outcome(self, record: Record, *, is_reread: bool = False) -> Outcome:
         """Return an outcome with its verified source; ``is_reread``: see ``reflection``."""
@@ -113,3 +118,19 @@ class Provenance:
             self._secret, outgoing.topic, source.name, outgoing.value or b"", scheme=SERVICES
         )
         return replace(outgoing, headers=(*outgoing.headers, header))
+
+
+def _slim(run: Run) -> Run:
+    """Return a run, or what was learned from it, with the first of very many names.
+
+    A name takes ten times its bytes once it is decoded, a tag thirty times, and a service holds hundreds of runs.
+    """
+    shown, update = run.shown, dict[str, Any](bullet_ids=run.bullet_ids[:MAX_NAMES])
+    if shown is not None:
+        firsts = {name: getattr(shown, name)[:MAX_NAMES] for name in ("entry_ids", "digests")}
+        update["shown"] = shown.model_copy(update=firsts)
+    texts = "side_info" if isinstance(run, Reflection) else "metadata"
+    update[texts] = dict(islice(getattr(run, texts).items(), MAX_NAMES))
+    if isinstance(run, Reflection):
+        update["bullet_tags"] = run.bullet_tags[:MAX_TAGS]
+    return run.model_copy(update=update)
