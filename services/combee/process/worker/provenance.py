@@ -125,12 +125,17 @@ def _slim(run: Run) -> Run:
 
     A name takes ten times its bytes once it is decoded, a tag thirty times, and a service holds hundreds of runs.
     """
-    shown, update = run.shown, dict[str, Any](bullet_ids=run.bullet_ids[:MAX_NAMES])
-    if shown is not None:
-        firsts = {name: getattr(shown, name)[:MAX_NAMES] for name in ("entry_ids", "digests")}
-        update["shown"] = shown.model_copy(update=firsts)
-    texts = "side_info" if isinstance(run, Reflection) else "metadata"
-    update[texts] = dict(islice(getattr(run, texts).items(), MAX_NAMES))
-    if isinstance(run, Reflection):
-        update["bullet_tags"] = run.bullet_tags[:MAX_TAGS]
-    return run.model_copy(update=update)
+    fewer = _firsts(run, bullet_ids=MAX_NAMES, bullet_tags=MAX_TAGS, side_info=MAX_NAMES, metadata=MAX_NAMES)
+    if run.shown is not None and (shown := _firsts(run.shown, entry_ids=MAX_NAMES, digests=MAX_NAMES)):
+        fewer["shown"] = run.shown.model_copy(update=shown)
+    return run.model_copy(update=fewer) if fewer else run
+
+
+def _firsts(value: object, **most: int) -> dict[str, Any]:
+    """Return the first items of the fields that have more."""
+    found: dict[str, Any] = {name: getattr(value, name, ()) for name in most}
+    return {
+        name: dict(islice(items.items(), most[name])) if isinstance(items, dict) else items[: most[name]]
+        for name, items in found.items()
+        if len(items) > most[name]
+    }
