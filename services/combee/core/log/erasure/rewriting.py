@@ -227,7 +227,7 @@ class Rewriter:
         erased = self.runs.of(update.plan.playbook)
         seen = tuple(
             one.model_copy(update={"text": ""})
-            if one.reflection_id in erased or self._tells(one.text)
+            if one.text and (one.reflection_id in erased or self._tells(one.text))
             else one
             for one in result.seen
         )
