@@ -184,16 +184,19 @@ NOT_TAKEN = {
     "would lose a figure": f"{REFUND.replace('30', '90')} and Zebulon agrees.",
     "would lose a figure, and is cut off": f"{REFUND.replace('30', '90')} and Zebulon agrees{' in time' * 20}.",
     "is left out as vague": "Zebulon vague.",
+    "is told in words that nobody says": "Ask the customer Zebulon at once.",
 }
 """What a run says, and why it changes no entry."""
 
 
 def obeying(prompt: Prompt) -> Mapping[str, Any]:
-    """Make of what names Zebulon an update of the first entry, and leave it out if it is vague."""
+    """Make of what names Zebulon an update of the first entry or a text of its own, or leave it out as vague."""
     operations, dropped = [], []
     for item, kept in zip(items(prompt), echo(prompt)["operations"], strict=True):
         if "vague" in kept["content"]:
             dropped.append(item["n"])
+        elif "at once" in kept["content"]:
+            operations.append({**kept, "content": "Two letters went to Mr Zebulon's house in June."})
         elif "Zebulon" in kept["content"]:
             operations.append({**kept, "type": "UPDATE", "entry_ids": ["misc-00001"]})
         else:

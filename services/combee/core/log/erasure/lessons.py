@@ -32,6 +32,8 @@ class Lessons:
     """Whether playbooks whose names contain a subject are erased completely."""
     reflections: set[tuple[str, int]] = field(default_factory=set)
     """Per playbook, places of erased runs' reflections that are in a batch."""
+    batches: set[str] = field(default_factory=set)
+    """Batches that hold erased runs: whose words stand there without evidence, nobody can tell."""
     gone: set[tuple[str, str]] = field(default_factory=set)
     """Lines and ids of the erased entries."""
     _published: dict[str, int] = field(default_factory=dict)
@@ -68,6 +70,8 @@ class Lessons:
         line, erased = batch.plan.playbook, self.runs.of(batch.plan.playbook)
         offsets = {member.offset for member in batch.members if member.reflection_id in erased}
         self.reflections.update((playbook_of(line), offset) for offset in offsets)
+        if offsets:
+            self.batches.add(batch.plan.batch_id)
         if offsets and batch.plan.sequence > self._published.get(line, 0):
             self._under_way.add((line, batch.plan.sequence))
 

@@ -7,6 +7,7 @@ its entries but the erased ones.
 
 import re
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -180,7 +181,7 @@ class Rewriter:
                 for entry in version.rejected
                 if not self.lessons.is_erased_rejection(version.name, entry)
             ),
-            "changes": tuple(self._change(change, gone, version.name) for change in version.changes),
+            "changes": tuple(self._change(change, gone, version) for change in version.changes),
             "again": tuple(
                 asked for asked in version.again if (playbook, asked.offset) not in self.lessons.reflections
             ),
@@ -203,10 +204,12 @@ class Rewriter:
                 text = f"{text[:start]}{ERASED}{text[end:]}"
         return self._text("\n".join(map(self._text, text.split("\n"))))
 
-    def _change(self, change: Change, gone: set[str], line: str) -> Change:
+    def _change(self, change: Change, gone: set[str], version: Playbook) -> Change:
         # Where ids leave a quotation no room to be recognised, they tell whose it is.
         is_cut = len(change.detail) == MAX_DETAIL_CHARS
-        is_theirs = is_cut and self.runs.has(line, _BETWEEN_IDS.split(change.detail))
+        is_theirs = is_cut and self.runs.has(version.name, _BETWEEN_IDS.split(change.detail))
+        if change.kind == "dropped" and version.batch is not None and version.holds == "entries":
+            is_theirs = is_theirs or version.batch.plan.batch_id in self.lessons.batches
         if change.detail and (self._tells(change.detail) or change.entry_id in gone or is_theirs):
             return change.model_copy(update={"detail": ERASED})
         return change
@@ -224,7 +227,7 @@ class Rewriter:
         erased = self.runs.of(update.plan.playbook)
         seen = tuple(
             one.model_copy(update={"text": ""})
-            if one.reflection_id in erased or self._tells(one.text)
+            if one.text and (one.reflection_id in erased or self._tells(one.text))
             else one
             for one in result.seen
         )
@@ -237,13 +240,21 @@ class Rewriter:
     def _conflict(self, update: Update, conflict: Conflict) -> Conflict:
         """Return a conflict without the texts that are erased."""
         is_gone = (update.plan.playbook, conflict.entry_id) in self.lessons.gone
+        is_gone = is_gone or self._may_be_theirs(update, conflict.evidence)
         texts = {"against": conflict.against, "content": conflict.content, "why": conflict.why}
         erased = {name: ERASED for name, text in texts.items() if text and (is_gone or self._tells(text))}
         return conflict.model_copy(update=erased) if erased else conflict
 
+    def _may_be_theirs(self, update: Update, evidence: Collection[str]) -> bool:
+        """Return whether words without evidence may be those of an erased run."""
+        is_from_them = update.plan.batch_id in self.lessons.batches
+        return is_from_them and not evidence and update.plan.settings.holds == "entries"
+
     def _operation(self, update: Update, operation: Operation) -> Operation:
         """Return an operation; without its text it still counts, so that ids stay the same."""
-        if not operation.content or not self.lessons.is_erased_operation(update, operation):
+        is_erased = self.lessons.is_erased_operation(update, operation)
+        is_erased = is_erased or self._may_be_theirs(update, operation.evidence)
+        if not (operation.content and is_erased):
             return operation
         if update.plan.settings.holds == "components":
             return operation.model_copy(update={"content": self._without_names(operation.content)})
