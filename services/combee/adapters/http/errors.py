@@ -8,6 +8,7 @@ import httpx
 from pydantic import ValidationError
 
 from combee.adapters.ports import FatalError, PoisonError, TransientError
+from combee.core.text.forms import printable
 from combee_schemas.base import Value
 
 BUSY = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS)
@@ -72,4 +73,4 @@ def _detail(response: httpx.Response) -> str:
         return ""
     details = (problem.detail, *(wrong.detail for wrong in problem.errors[:1]))
     text = ": ".join(" ".join(detail.split()) for detail in details if detail)
-    return f": {text[:MAX_DETAIL]}" if text else ""
+    return f": {printable(text[:MAX_DETAIL])}" if text else ""

@@ -52,6 +52,13 @@ async def test_what_no_gateway_answers_is_no_acknowledgement(
         await transport(lambda _: answer).send([SAID])
 
 
+async def test_a_gateways_reason_controls_no_terminal() -> None:
+    refused = httpx.Response(403, json={"detail": "no\x1b[2J key"})
+    with pytest.raises(FatalError) as raised:
+        await transport(lambda _: refused).send([SAID])
+    assert str(raised.value).isprintable()
+
+
 async def test_a_busy_gateways_wait_is_a_number_or_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gateway, "RETRY_S", 0)
     busy = httpx.Response(429, headers=[(b"retry-after", "²".encode())])
