@@ -73,9 +73,11 @@ async def test_every_result_that_a_model_was_asked_for_carries_what_was_asked() 
     assert len(asked) == len(set(asked)) == found.model.calls == 4
 
 
-def planned(scored: int = 0, salt: str = "") -> Any:
+def planned(scored: int = 0, salt: str = "", source: Source = SHOP) -> Any:
     members = [
-        Member(offset=n, reflection_id=f"r{n}", score={f"s{k}": float(n) for k in range(scored)}, source=SHOP)
+        Member(
+            offset=n, reflection_id=f"r{n}", score={f"s{k}": float(n) for k in range(scored)}, source=source
+        )
         for n in range(2000)
     ]
     settings = PlanSettings(copies=2, fan_in=32, max_levels=4, group_bytes=700 << 10, salt=salt)
@@ -93,9 +95,12 @@ def planned(scored: int = 0, salt: str = "") -> Any:
     )
 
 
-def test_scores_that_would_burst_a_manifest_are_kept_as_their_means_alone() -> None:
-    batch = planned(scored=10)
-    assert {(one.source, len(one.score)) for one in batch.members} == {(None, 0)}
+@pytest.mark.parametrize(("name", "stays"), [("shop", True), ("s" * 80, False)])
+def test_scores_that_would_burst_a_manifest_are_kept_as_their_means_alone(name: str, *, stays: bool) -> None:
+    """A revocation finds what a source taught by the sources in manifests: nobody's scores may take their room."""
+    batch = planned(scored=10, source=SHOP.model_copy(update={"name": name, "proof": "p" * 200}))
+    left = Source(name=name, proven=SHOP.proven) if stays else None
+    assert {(one.source, len(one.score)) for one in batch.members} == {(left, 0)}
     assert batch.plan.outcomes.scores["s0"] == 999.5
     assert len(topics.BATCHES.record(batch).value or b"") < 900 * 1024 - RUNS_BYTES
 

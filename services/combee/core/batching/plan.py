@@ -18,7 +18,9 @@ from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Group, GroupMember, NodeResult, NodeStatus, Seen, Update
 
 RUNS_BYTES = 256 << 10
-"""Maximum bytes of members' scores and sources in a manifest, so that it fits a record; more are left out."""
+"""Maximum bytes of members' scores and sources in a manifest, so that it fits a record; more are left out.
+
+Scores go first: a revocation finds by the sources what is to be taken back."""
 AGAIN_AT_ONCE, AGAIN_BYTES = 200, 8 << 20
 """Maximum number and bytes of reflections in a batch that asks about them again."""
 CHECKING_CALLS = 2
@@ -90,9 +92,10 @@ def plan_batch(
         reflect_usage=reflect_usage,
         closed_at_ms=closed_at_ms,
     )
-    kept = (
-        tuple(members) if sum(map(_run_bytes, members)) <= RUNS_BYTES else tuple(map(_without_run, members))
-    )
+    kept = tuple(members)
+    for shortened in (_without_score, _without_run):
+        if sum(map(_run_bytes, kept)) > RUNS_BYTES:
+            kept = tuple(map(shortened, kept))
     batch = Batch(
         plan=plan,
         seed=seed,
@@ -258,6 +261,11 @@ def with_run(member: Member, reflection: Reflection) -> Member:
     """Return a member with its producer's report on the run."""
     run = {"score": reflection.score, "success": reflection.success, "source": reflection.source}
     return member.model_copy(update=run)
+
+
+def _without_score(member: Member) -> Member:
+    source = member.source.model_copy(update={"proof": ""}) if member.source else None
+    return member.model_copy(update={"score": {}, "source": source})
 
 
 def _without_run(member: Member) -> Member:

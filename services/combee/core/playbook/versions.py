@@ -55,6 +55,8 @@ Applied = tuple[Draft, tuple[str, ...], tuple[Entry, ...]]
 COMMANDS_REMEMBERED = 50
 PART_BYTES = 256 << 10
 """Maximum bytes of the revoked ids in one command or one version, which leaves room for its other fields."""
+LONG_ID = 100
+"""Bytes of the longest ids of reflections that never cost other entries the names of their sources."""
 WITHOUT_EFFECT: frozenset[ChangeKind] = frozenset({"dropped", "superseded", "echo", "duplicate", "conflict"})
 """Kinds of changes that neither add, remove nor reword an entry."""
 
@@ -362,9 +364,10 @@ def fitted(version: Playbook) -> Playbook:
 def _ever_smaller(version: Playbook) -> Iterator[Playbook]:
     """Yield a version, then ever smaller ones.
 
-    They leave out, in this order: details of changes; changes without an effect; evidence and retired entries; the
-    other changes; section headers without entries; evidence of rejected lessons; most links of entries that wait;
-    names of the sources that an entry helped or harmed; names of the sources and reflections that support an entry.
+    They leave out, in this order: details of changes; changes without an effect; evidence and retired entries; most
+    links of entries that wait, and long ids of reflections that support them; the other changes; section headers
+    without entries; evidence of rejected lessons; names of the sources that an entry helped or harmed; names of the
+    sources and reflections that support an entry.
     """
     yield version
     bare = tuple(change.model_copy(update={"detail": ""}) for change in version.changes)
@@ -377,6 +380,17 @@ def _ever_smaller(version: Playbook) -> Iterator[Playbook]:
         )
         retired_left = _last(version.retired, kept)
         yield (version := version.model_copy(update={"entries": entries, "retired": retired_left}))
+    entries = tuple(
+        entry.model_copy(
+            update={
+                "replaces": entry.replaces[:PERSON],
+                "rivals": entry.rivals[:PERSON],
+                "support": tuple(one for one in entry.support if len(one.encode()) <= LONG_ID),
+            }
+        )
+        for entry in version.entries
+    )
+    yield (version := version.model_copy(update={"entries": entries}))
     while version.changes:
         left = _last(version.changes, len(version.changes) // 2)
         yield (version := version.model_copy(update={"changes": left}))
@@ -387,11 +401,6 @@ def _ever_smaller(version: Playbook) -> Iterator[Playbook]:
             for rejected in version.rejected
         )
         yield (version := version.model_copy(update={"rejected": barred}))
-    entries = tuple(
-        entry.model_copy(update={"replaces": entry.replaces[:PERSON], "rivals": entry.rivals[:PERSON]})
-        for entry in version.entries
-    )
-    yield (version := version.model_copy(update={"entries": entries}))
     entries = tuple(entry.model_copy(update={"harmed": (), "helped": ()}) for entry in version.entries)
     yield (version := version.model_copy(update={"entries": entries}))
     # Never one name: a source that repeats all lessons would then seem to be the only one behind each of them.

@@ -268,6 +268,17 @@ def test_a_version_too_large_for_its_names_keeps_three_of_each_entry_or_none(cou
     assert not any(one.harmed or one.helped for one in fitted.entries)
 
 
+def test_long_ids_in_lessons_that_wait_cost_no_entry_the_names_of_its_sources() -> None:
+    """Nobody then seemed to stand behind any entry: in a full playbook each new one displaced another."""
+    known = entry("e-0", "say", sources=tuple("abcd"), harmed=("e",), helped=("f",), evidence_count=9)
+    ids = ("r-1", *(f"{n}" + "\U0001f600" * 195 for n in range(3)))
+    waiting = tuple(entry(f"e-{n}", "say", state="proposed", support=ids) for n in range(1, 400))
+    fitted = versions.fitted(BASE.model_copy(update={"entries": (known, *waiting)}))
+    assert decode(encode(fitted), Playbook) == fitted
+    assert fitted.entries[0] == known
+    assert {one.support for one in fitted.entries[1:]} == {("r-1",)}
+
+
 def test_a_version_that_fits_is_not_touched() -> None:
     assert versions.fitted(BASE) is BASE
 
