@@ -35,8 +35,8 @@ logger = structlog.get_logger()
 M = TypeVar("M", Trace, Outcome)
 Run = TypeVar("Run", Trace, Reflection)
 
-MAX_NAMES, MAX_TAGS = 2_500, 500
-"""Maximum names in a list of a run, as many as a playbook has entries at most, and maximum tags."""
+MAX_NAMES, MAX_TAGS, MAX_TEXTS = 2_500, 500, 200
+"""Maximum names in a list of a run, as many as a playbook has entries at most, tags, and texts with a name."""
 
 
 class Provenance:
@@ -130,7 +130,7 @@ def _slim(run: Run) -> Run:
         firsts = {name: getattr(shown, name)[:MAX_NAMES] for name in ("entry_ids", "digests")}
         update["shown"] = shown.model_copy(update=firsts)
     texts = "side_info" if isinstance(run, Reflection) else "metadata"
-    update[texts] = dict(islice(getattr(run, texts).items(), MAX_NAMES))
+    update[texts] = dict(islice(getattr(run, texts).items(), MAX_TEXTS))
     if isinstance(run, Reflection):
         update["bullet_tags"] = run.bullet_tags[:MAX_TAGS]
     return run.model_copy(update=update)
