@@ -3,11 +3,11 @@
 import asyncio
 from collections.abc import Mapping
 
-from combee.adapters.ports import Clock, Log
+from combee.adapters.ports import Clock, Log, Record, TopicPartition
 from combee.core.gate.canary import terms_of
 from combee.core.gate.canary_fold import Canary, resumed
 from combee.core.gate.canary_verdict import CanaryReport, canary_report
-from combee.log.history import all_labels, messages, whole
+from combee.log.history import all_labels, messages
 from combee_schemas import topics
 from combee_schemas.canary import CanaryStatistics
 from combee_schemas.outcome import OutcomeStatistics
@@ -18,9 +18,17 @@ KEPT_S = 2.0
 
 async def outcomes_by_line(log: Log) -> dict[str, OutcomeStatistics]:
     """Return the newest statistics of each playbook and branch."""
-    newest = {topics.key_of(record): record for record in await whole(log, topics.OUTCOME_STATISTICS)}
-    read = map(topics.OUTCOME_STATISTICS.read_or_none, newest.values())
+    read = map(topics.OUTCOME_STATISTICS.read_or_none, (await _newest(log)).values())
     return {statistics.line: statistics for statistics in read if statistics is not None}
+
+
+async def _newest(log: Log) -> dict[str, Record]:
+    """Return the newest records by key. Those that are not compacted yet may be many times as large: none is kept."""
+    topic, newest = topics.OUTCOME_STATISTICS.name, dict[str, Record]()
+    for number in range(await log.partitions(topic)):
+        async for record in log.read(TopicPartition(topic=topic, partition=number), 0):
+            newest[topics.key_of(record)] = record
+    return newest
 
 
 async def outcomes_of(log: Log, line: str) -> OutcomeStatistics | None:
@@ -36,7 +44,7 @@ async def canaries(log: Log, now_ms: int) -> dict[str, CanaryReport]:
     candidates = [label for label in await all_labels(log) if label.label == CANDIDATE and terms_of(label)]
     if not candidates:
         return {}
-    read = map(topics.CANARY_STATISTICS.read_or_none, await whole(log, topics.CANARY_STATISTICS))
+    read = map(topics.CANARY_STATISTICS.read_or_none, (await _newest(log)).values())
     known = {statistics.playbook: statistics for statistics in read if statistics is not None}
     canaries = {label.playbook: _report(label, known.get(label.playbook), now_ms) for label in candidates}
     return {name: canary for name, canary in canaries.items() if canary is not None}

@@ -35,8 +35,8 @@ logger = structlog.get_logger()
 M = TypeVar("M", Trace, Outcome)
 Run = TypeVar("Run", Trace, Reflection)
 
-MAX_NAMES, MAX_TAGS = 2_500, 500
-"""Maximum names in a list of a run, as many as a playbook has entries at most, and maximum tags."""
+MAX_NAMES, MAX_TAGS, MAX_TEXTS = 2_500, 500, 200
+"""Maximum names in a list of a run, as many as a playbook has entries at most, tags, and texts with a name."""
 
 
 class Provenance:
@@ -125,7 +125,7 @@ def _slim(run: Run) -> Run:
 
     A name takes ten times its bytes once it is decoded, a tag thirty times, and a service holds hundreds of runs.
     """
-    fewer = _firsts(run, bullet_ids=MAX_NAMES, bullet_tags=MAX_TAGS, side_info=MAX_NAMES, metadata=MAX_NAMES)
+    fewer = _firsts(run, bullet_ids=MAX_NAMES, bullet_tags=MAX_TAGS, side_info=MAX_TEXTS, metadata=MAX_TEXTS)
     if run.shown is not None and (shown := _firsts(run.shown, entry_ids=MAX_NAMES, digests=MAX_NAMES)):
         fewer["shown"] = run.shown.model_copy(update=shown)
     return run.model_copy(update=fewer) if fewer else run

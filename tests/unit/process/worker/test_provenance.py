@@ -1,7 +1,7 @@
 """What a service keeps of a run that it reads."""
 
 from combee.core.playbook.budget import ENTRIES_BYTES, ENTRY_BYTES
-from combee.process.worker.provenance import MAX_NAMES, MAX_TAGS, Provenance
+from combee.process.worker.provenance import MAX_NAMES, MAX_TAGS, MAX_TEXTS, Provenance
 from combee_schemas import topics
 from combee_schemas.base import Shown
 from combee_schemas.codec import encode
@@ -33,7 +33,7 @@ def test_of_very_many_names_in_a_run_a_service_keeps_the_first() -> None:
     for run, texts in ((kept, kept.metadata), (learned, learned.side_info)):
         assert run.bullet_ids == IDS[:MAX_NAMES]
         assert run.shown == Shown(version=1, entry_ids=IDS[:MAX_NAMES], digests=IDS[:MAX_NAMES])
-        assert tuple(texts) == IDS[:MAX_NAMES]
+        assert tuple(texts) == IDS[:MAX_TEXTS]
 
 
 def test_a_run_that_was_shown_a_whole_playbook_is_read_as_it_is() -> None:
