@@ -52,6 +52,19 @@ async def test_versions_wait_and_the_newest_is_judged_next() -> None:
     assert all(version.gated for version in versions(deployment.log))
 
 
+async def test_a_candidate_of_which_something_is_revoked_gives_way_to_the_version_without_it() -> None:
+    deployment = deployment_with("evaluate")
+    await send(deployment, batch(1), verdict(1, 0), batch(2), batch(3))
+    assert places(deployment.log) == (1, 2)
+    await send(deployment, command("revoke", reflection_ids=("r-2",)))
+    assert contents(latest(deployment.log)) == ["lesson 1", "lesson 3"]
+    assert places(deployment.log) == (1, 4)
+    await send(deployment, verdict(2, 1))
+    assert places(deployment.log) == (1, 4)
+    await send(deployment, verdict(4, 1))
+    assert places(deployment.log) == (4, 0)
+
+
 async def test_without_a_gate_all_is_as_it_was() -> None:
     deployment = PlanningDeployment()
     await send(deployment, batch(1), verdict(1, 0))

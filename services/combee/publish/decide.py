@@ -166,7 +166,9 @@ def completed(basis: Basis, decision: PublishDecision) -> PublishDecision:
         if version.origin == "delete" or name in decision.gates:
             continue
         if gate is not None:
-            decision = decision.with_gate(name, gate)
+            # A judge could accept what has been revoked.
+            is_stale = version.origin == "revoke"
+            decision = decision.with_gate(name, replace(gate, candidate=None) if is_stale else gate)
         elif has_judges:
             decision = _opened(basis, name, decision)
     judged = {
