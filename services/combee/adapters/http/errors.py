@@ -8,7 +8,6 @@ import httpx
 from pydantic import ValidationError
 
 from combee.adapters.ports import FatalError, PoisonError, TransientError
-from combee.core.text.forms import printable
 from combee_schemas.base import Value
 
 BUSY = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS)
@@ -73,4 +72,6 @@ def _detail(response: httpx.Response) -> str:
         return ""
     details = (problem.detail, *(wrong.detail for wrong in problem.errors[:1]))
     text = ": ".join(" ".join(detail.split()) for detail in details if detail)
-    return f": {printable(text[:MAX_DETAIL])}" if text else ""
+    # A terminal shows it.
+    text = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text[:MAX_DETAIL])
+    return f": {text}" if text else ""
