@@ -347,9 +347,7 @@ def shorter(result: NodeResult, *, is_carried: bool = False) -> Iterator[NodeRes
         room = size * 7 // 8
         while size > room:
             size -= _size(whole.operations[left.pop()])
-        kept = {"operations": tuple(whole.operations[n] for n in sorted(left))}
-        through = whole.seen if is_carried else _without(whole.seen, _lost(whole, left))
-        result = whole.model_copy(update={**kept, "seen": through})
+        result = _with_only(whole, left, whole, is_carried=is_carried)
         result = _noted(result, f"{len(whole.operations) - len(left)} operations left out for size")
         yield result
     result = result.model_copy(update={"conflicts": named, "seen": _tagged(result.seen, TAGS_OF_EACH)})
@@ -370,14 +368,16 @@ def shorter(result: NodeResult, *, is_carried: bool = False) -> Iterator[NodeRes
     left = _in_turn(result)
     while left:
         left = left[: len(left) * 7 // 8]
-        only = cut.model_copy(
-            update={
-                "operations": tuple(cut.operations[n] for n in sorted(left)),
-                "seen": bare if is_carried else _without(bare, _lost(result, left)),
-            }
-        )
+        only = _with_only(cut, left, result, is_carried=is_carried)
         yield _noted(only, f"{len(result.operations) - len(left)} operations, {note}")
     raise PoisonError("the ids alone are too many for one record: use a smaller batch size")
+
+
+def _with_only(cut: NodeResult, left: Iterable[int], whole: NodeResult, *, is_carried: bool) -> NodeResult:
+    """Return a result with the operations ``left``; ``whole`` has all their evidence. See ``shorter``."""
+    left = sorted(left)
+    seen = cut.seen if is_carried else _without(cut.seen, _lost(whole, left))
+    return cut.model_copy(update={"operations": tuple(cut.operations[n] for n in left), "seen": seen})
 
 
 def _in_turn(result: NodeResult) -> list[int]:

@@ -137,7 +137,7 @@ async def test_a_link_makes_one_session_for_the_dashboard_alone(tmp_path: Path) 
             ("/dashboard/", {}, 401),
             ("/dashboard/", {"cookie": f"{COOKIE}={token}"}, 401),
             ("/dashboard/", session, 404),  # let in; there is no dashboard here
-            ("/v1/session-links", session, 403),
+            (LINKS, session, 403),
         ):
             method = "GET" if path == "/dashboard/" else "POST"
             answer = await client.request(method, path, headers={**JSON, **headers})

@@ -12,7 +12,7 @@ from combee.adapters.memory import MemoryLog
 from combee.adapters.ports import Outgoing, TransientError
 from combee.core.playbook.shown import content_digest
 from combee.gateway.endpoints import publishing
-from combee.gateway.endpoints.publishing import MAX_VALUES
+from combee.gateway.endpoints.publishing import MAX_VALUES, Publishing
 from combee.gateway.problems import MAX_ERRORS, MAX_NAMED
 from combee_schemas import topics
 from combee_schemas.base import Usage
@@ -493,3 +493,14 @@ async def test_large_bodies_are_decoded_one_after_the_other_and_small_ones_do_no
         assert [one.status_code for one in await asyncio.gather(*sent[:2])] == [202, 202]
         again = await gateway.client.post("/v1/reflections", json=large[2])
         assert again.status_code == 202
+
+
+async def test_a_large_body_does_not_wait_for_room_without_end() -> None:
+    async with asked(ack_timeout_s=0.05) as gateway:
+        taking, large = Publishing(gateway.context), b" " * gateway.context.limits.max_body_bytes
+        async with taking.room_for(large):
+            with pytest.raises(TimeoutError):
+                async with taking.room_for(large):
+                    pass
+        async with taking.room_for(large):
+            pass

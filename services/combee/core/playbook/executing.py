@@ -12,7 +12,6 @@ from combee.core.playbook.lineage.rejecting import without_entries, without_reje
 from combee.core.playbook.operations import clean_command, union
 from combee.core.playbook.pausing import order_of
 from combee.core.playbook.sections import clash, number_of, section_order
-from combee.core.playbook.shown import shown
 from combee.core.playbook.trust import activated
 from combee.core.playbook.versions import InapplicableError, edited, empty, next_version, remembered
 from combee_schemas.base import is_branch_of
@@ -322,9 +321,9 @@ def _begun_anew(changed: Playbook, current: Playbook) -> Playbook:
 
     What waits keeps its version: who has said its rival since then still counts.
     """
-    again = {entry.id: entry for entry in dated(shown(changed).entries, current)}
+    pairs = zip(changed.entries, dated(changed.entries, current), strict=True)
     return changed.model_copy(
-        update={"entries": tuple(again.get(entry.id, entry) for entry in changed.entries)}
+        update={"entries": tuple(again if entry.is_active else entry for entry, again in pairs)}
     )
 
 

@@ -93,11 +93,18 @@ class Publishing:
 
     @asynccontextmanager
     async def room_for(self, body: bytes) -> AsyncIterator[None]:
-        """Wait until other bodies leave room for this one, from its decoding until Kafka has acknowledged it."""
+        """Wait until other bodies leave room for this one, from its decoding until Kafka has acknowledged it.
+
+        Raises
+        ------
+        TimeoutError
+            If they do not leave it in time.
+        """
         parts, held = min(ROOM_PARTS, len(body) // PART_BYTES), 0
         try:
             if parts:
-                async with self._turn:  # else large bodies would wait for each other's parts
+                # In turn, or large bodies would wait for each other's parts.
+                async with asyncio.timeout(self._context.limits.ack_timeout_s), self._turn:
                     while held < parts:
                         await self._room.acquire()
                         held += 1

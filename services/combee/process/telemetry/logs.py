@@ -60,11 +60,11 @@ def configure_logs(
     renderer = structlog.processors.JSONRenderer() if json else structlog.dev.ConsoleRenderer(colors=False)
     logging.basicConfig(stream=sys.stderr, level=libraries)
     if json:
-        _render_others(shared, renderer)
+        formatter = _rendering_others(shared, renderer)
     else:
-        shared = [*shared, _printable]
-        for handler in logging.getLogger().handlers:  # noqa: TID251 - the root, which libraries use
-            handler.setFormatter(_LibraryFormatter())
+        shared, formatter = [*shared, _printable], _LibraryFormatter()
+    for handler in logging.getLogger().handlers:  # noqa: TID251 - the root, which libraries use
+        handler.setFormatter(formatter)
     # It repeats for each connection and attempt what Combee logs once, and raises its final errors.
     aiokafka = logging.getLogger("aiokafka")  # noqa: TID251 - a library's logger
     aiokafka.setLevel(logging.DEBUG if level == "debug" else logging.CRITICAL)
@@ -109,17 +109,18 @@ def _printable(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMappi
     return {name: printable(value) if isinstance(value, str) else value for name, value in event.items()}
 
 
-def _render_others(shared: Sequence[Callable[..., Any]], renderer: structlog.types.Processor) -> None:
-    """Render events, warnings and errors from outside structlog like our own events."""
+def _rendering_others(
+    shared: Sequence[Callable[..., Any]], renderer: structlog.types.Processor
+) -> logging.Formatter:
+    """Return what renders libraries' events like our own, and render warnings and a final error so, too."""
     formatter = structlog.stdlib.ProcessorFormatter(
         foreign_pre_chain=[structlog.stdlib.add_logger_name, *shared],
         processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
     )
-    for handler in logging.getLogger().handlers:  # noqa: TID251 - the root, which libraries use
-        handler.setFormatter(formatter)
     logging.captureWarnings(capture=True)
 
     def crashed(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         structlog.get_logger().critical("crashed", exc_info=(kind, error, trace))
 
     sys.excepthook = crashed
+    return formatter
