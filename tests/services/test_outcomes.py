@@ -1,5 +1,7 @@
 """Outcomes end in statistics, once each, whatever dies: those that agents send, and those that traces carry."""
 
+import asyncio
+
 import pytest
 
 from combee.adapters.memory import MemoryLog
@@ -67,6 +69,27 @@ async def test_outcomes_become_statistics_of_each_playbook() -> None:
     assert found.keys() == {NAME, OTHER}
     assert [version.figures.runs for version in found[NAME].versions] == [4, 4, 4]
     assert found[OTHER].versions[0].figures.successes == 3
+
+
+async def test_other_tasks_run_between_the_outcomes_of_one_poll(monkeypatch: pytest.MonkeyPatch) -> None:
+    deployment, folded_by_turn, ran = await said(*SAID), [], 0
+    add = Fold.add
+
+    def add_counted(self: Fold, offset: int, outcome: Outcome) -> None:
+        folded_by_turn.append(ran)
+        add(self, offset, outcome)
+
+    async def run() -> None:
+        nonlocal ran
+        while True:
+            ran += 1
+            await asyncio.sleep(0)
+
+    monkeypatch.setattr(Fold, "add", add_counted)
+    task = asyncio.create_task(run())
+    await folded(deployment)
+    task.cancel()
+    assert len(set(folded_by_turn)) == len(SAID)
 
 
 async def test_a_service_killed_at_any_write_counts_each_run_once() -> None:

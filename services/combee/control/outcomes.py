@@ -155,6 +155,7 @@ class OutcomeFolder:
         letters: list[Outgoing] = []
         moved: list[Outgoing] = []
         for record in records:
+            await asyncio.sleep(0)  # one may take 20 ms, and other tasks answer the broker
             try:
                 outcome = self._provenance.outcome(record)
             except CodecError as error:

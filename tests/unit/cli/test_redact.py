@@ -1,6 +1,8 @@
 from combee.core.text.redact import redacted, redacted_deep
 from support.rows import each_row
 
+LINE = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSj" + "AgEAAoIBAQC7"
+
 
 @each_row(
     ("text", "shown"),
@@ -38,6 +40,9 @@ from support.rows import each_row
         ("http://[::1]:8080/to/a@b", "http://[::1]:8080/to/a@b"),
         ('{"at":"redis://h:6379","to":"a@b"}', '{"at":"redis://h:6379","to":"a@b"}'),
         ("-----BEGIN PRIVATE KEY-----\nab+/=\ncd\n-----END PRIVATE KEY-----", "***"),
+        (f"-----BEGIN PRIVATE KEY-----\n{LINE}\n{LINE}\nab [cut]", "*** [cut]"),
+        (rf"-----BEGIN EC PRIVATE KEY-----\n{LINE}\nab", "***"),
+        ("name -----BEGIN PRIVATE KEY----- in a scan", "name -----BEGIN PRIVATE KEY----- in a scan"),
         (
             r'{"arguments": "{\"password\": \"hunter22!\", \"x\": 1}"}',
             r'{"arguments": "{\"password\": \"***\", \"x\": 1}"}',

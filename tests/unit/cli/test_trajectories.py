@@ -29,8 +29,11 @@ def read(folder: Path, name: str, tokens: int = 2_000) -> tuple[list[Trace], int
     ("name", "count"),
     [("atif", 1), ("harbor", 2), ("terminal-bench", 2), ("appworld", 2), ("claude-code", 1), ("codex", 2)],
 )
-def test_every_format_s_runs_are_found_wherever_they_lie_in_the_folder(name: str, count: int) -> None:
-    traces, rejected, said = read(SAMPLES / name, name)
+def test_every_format_s_runs_are_found_wherever_they_lie_in_the_folder(
+    tmp_path: Path, name: str, count: int
+) -> None:
+    # Copied, as one sample is a link to another's file.
+    traces, rejected, said = read(shutil.copytree(SAMPLES / name, tmp_path / name), name)
 
     assert (len(traces), rejected, said) == (count, 0, "")
     assert {trace.source.name for trace in traces if trace.source} == {name}
@@ -77,6 +80,21 @@ def test_a_run_of_another_shape_is_named_and_the_others_are_read(tmp_path: Path,
 
     assert (len(traces), rejected) == (1, 1)
     assert "sum-file__Ab12Cd3/result.json: not a run of harbor" in said
+
+
+@pytest.mark.parametrize(
+    ("pattern", "place"),
+    [("*/sum-file*/result.json", "result.json"), ("*/sum-file*/agent/trajectory.json", "agent/")],
+)
+def test_a_link_out_of_the_folder_is_named_and_not_read(tmp_path: Path, pattern: str, place: str) -> None:
+    folder = shutil.copytree(SAMPLES / "harbor", tmp_path / "jobs")
+    (file,) = folder.glob(pattern)
+    file.symlink_to(file.rename(tmp_path / "elsewhere.json"))
+    traces, rejected, said = read(folder, "harbor")
+
+    assert (len(traces), rejected) == (1, 1)
+    assert place in said
+    assert "is a link out of the folder" in said
 
 
 def test_what_is_personal_is_taken_out_and_counted(

@@ -38,9 +38,10 @@ VARIABLE = re.compile(
     rf"(\b[A-Z][A-Z0-9_]{{0,60}}_(?:KEY|TOKEN){QUOTE}\s*[:=]\s*{QUOTE})(?=\S{{0,80}}[0-9]){VALUE}{{16,}}"
 )
 """A variable of the environment that is called a key or a token, with a value of some length that has a digit."""
-# The head of an encrypted key has single hyphens.
+# The head of an encrypted key has single hyphens. Of a key that was cut, its lines and their rest are hidden.
 PRIVATE_KEY = re.compile(
-    r"-----BEGIN ([A-Z ]{0,30}PRIVATE KEY(?: BLOCK)?)-----(?:[^-]|-(?!----)){0,20000}-----END \1-----"
+    r"-----BEGIN ([A-Z ]{0,30}PRIVATE KEY(?: BLOCK)?)-----(?:(?:[^-]|-(?!----)){0,20000}-----END \1-----"
+    r"|(?:(?:\s|\\{1,8}[nrt])*[A-Za-z0-9+/]{40,}={0,2})+(?:(?:\s|\\{1,8}[nrt])*[A-Za-z0-9+/=]+)?)"
 )
 SECRET_NAME = re.compile(
     r"(?i:(?:^|[_-])(?:api_?key|apikey|token|secret|password|passwd|authorization|(?:access|secret|private)_?key)$)"

@@ -116,9 +116,8 @@ class Reading:
             if name.startswith(prefix) and name > (after or "") and caller.may_touch(name)
         )
         first = list(islice(matching, limit + 1))
-        rows = tuple(
-            listed(playbook, playbooks.labels_of(self._context, playbook.name)) for playbook in first[:limit]
-        )
+        labels = playbooks.labels_by_playbook(self._context)
+        rows = tuple(listed(playbook, labels.get(playbook.name, {})) for playbook in first[:limit])
         return Page(playbooks=rows, next=rows[-1].name if len(first) > limit else None)
 
     async def playbook(

@@ -119,11 +119,11 @@ class Findings:
     _counts: dict[str, int] = field(default_factory=dict)
 
     def add(self, kind: str, text: str) -> None:
-        """Add one violation."""
+        """Add one violation; ids of producers in it may have line ends."""
         self._counts[kind] = self._counts.get(kind, 0) + 1
         texts = self._texts.setdefault(kind, [])
         if len(texts) < SHOWN_PER_KIND:
-            texts.append(f"{kind}: {text}")
+            texts.append(" ".join(f"{kind}: {text}".split()))
 
     def texts(self) -> tuple[str, ...]:
         """Return the violations, by first appearance of each kind."""

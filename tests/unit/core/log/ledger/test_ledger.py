@@ -271,6 +271,14 @@ def test_a_retry_that_got_through_undoes_the_burial() -> None:
     assert (report.reflections, report.applied, report.dead_lettered) == (27, 27, 0)
 
 
+def test_an_id_with_a_line_end_adds_no_line_to_the_report() -> None:
+    made = facts()
+    made.reflections.append((PARTITION, 27, "gone\nevery promise was kept"))
+    (violation,) = made.judge().violations
+    assert "gone every promise was kept" in violation
+    assert "\n" not in violation
+
+
 def test_the_same_id_in_two_places_is_one_reflection() -> None:
     made = facts()
     made.reflections += [(0, 3, "r5"), (PARTITION, 30, "r6"), (PARTITION, 31, "new"), (0, 7, "new")]
