@@ -11,6 +11,7 @@ from combee.cli.shared.sending import commands_on
 from combee.core.batching.plan import plan_hash
 from combee.core.batching.sizing.policy import iteration_of
 from combee.core.commands import RefusedError
+from combee.core.gate.policy import GatePolicy
 from combee.core.playbook.shown import shown_to
 from combee.core.playbook.versions import InapplicableError, after_update, empty, made_by, origin_text
 from combee.log.inspection.audit import audit
@@ -28,6 +29,7 @@ from combee_sim.family.lessons import entries_in
 from combee_sim.family.wordings import all_wordings
 from support import ledger
 from support.deployment import Deployment
+from support.gates import command, places, verdict
 from support.gateway import asked, published, version
 from support.killed import Begun, killed_at_each_write
 from support.ledger import NAME, batch_of, outgoing, reflection
@@ -108,6 +110,47 @@ async def test_entries_that_are_alike_become_one_with_the_evidence_of_both() -> 
     why = await lineage(deployment.log, NAME, kept, traces=False, on_progress=lambda *_: None)
     assert {source.reflection_id for source in why.sources} == {"r-0", "r-1"}
     assert [version.version for version, _ in why.changes] == [1, 2]
+
+
+@pytest.mark.parametrize("by_whom", ["a judge", "a person"])
+async def test_a_rejected_consolidation_is_taken_back_and_bars_no_honest_lesson(by_whom: str) -> None:
+    deployment = await learned(gates=GatePolicy(judges=("evaluate",)))
+    before = {(entry.id, entry.content) for entry in ledger.latest(deployment.log).entries}
+    async with deployment.running():
+        await deployment.log.produce(outgoing(verdict(1, 0)))
+        await deployment.until(lambda: places(deployment.log) == (1, 0))
+    made = await consolidated(deployment)
+    ids = tuple(change.entry_id for change in made.changes)
+    rejects = command("reject", version=2, base_version=1, entry_ids=ids)
+    async with deployment.running():
+        against = verdict(2, 1, accepts=False) if by_whom == "a judge" else rejects
+        await deployment.log.produce(outgoing(against))
+        await deployment.until(lambda: len(ledger.versions(deployment.log)) == 3)
+        # Who said a lesson before may say it again.
+        more = (outgoing(reflection(n, key_insight=PAGE)) for n in range(10, 13))
+        await deployment.log.produce(*more)
+        await deployment.until(lambda: len(ledger.versions(deployment.log)) == 4)
+    after = ledger.latest(deployment.log)
+    assert {(entry.id, entry.content) for entry in after.entries} == before
+    assert next(len(entry.evidence) for entry in after.entries if entry.content == PAGE) == 4
+    assert places(deployment.log) == (1, 0)
+    assert (await audit(deployment.log)).good
+
+
+async def test_of_a_rejected_candidate_a_consolidation_goes_first_and_its_batches_are_judged_again() -> None:
+    deployment = await learned(gates=GatePolicy(judges=("evaluate",)))
+    before = {entry.content for entry in ledger.latest(deployment.log).entries}
+    await consolidated(deployment)
+    async with deployment.running():
+        await deployment.log.produce(*(outgoing(reflection(n)) for n in range(10, 13)))
+        await deployment.until(lambda: len(ledger.versions(deployment.log)) == 3)
+        await deployment.log.produce(outgoing(verdict(1, 0)))
+        await deployment.until(lambda: places(deployment.log) == (1, 3))
+        await deployment.log.produce(outgoing(verdict(3, 1, accepts=False)))
+        await deployment.until(lambda: places(deployment.log) == (1, 4))
+    after = {entry.content for entry in ledger.latest(deployment.log).entries}
+    assert (len(after - before), before - after) == (3, set())
+    assert (await audit(deployment.log)).good
 
 
 async def test_learning_goes_on_after_a_consolidation() -> None:

@@ -133,7 +133,8 @@ def rejection(basis: Basis, gate: Gate) -> Command | None:
     """Return the command that carries out a rejection: ``reject`` entries, or ``revoke`` reflections of batches.
 
     The batches are those between production and the candidate; if a person rejects sources, only reflections of
-    these sources. None: no batch lies between them, or no judge speaks against the batches.
+    these sources. Where a judge measured and consolidations lie between them, these are undone first, and what the
+    batches taught is judged again. None: no batch lies between them, or no judge speaks against the batches.
 
     Raises
     ------
@@ -142,32 +143,36 @@ def rejection(basis: Basis, gate: Gate) -> Command | None:
     """
     assert gate.candidate is not None  # noqa: S101 - it was rejected
     name, number, verdict = gate.candidate.playbook, gate.candidate.version, gate.candidate.verdicts[-1]
-    command_id = content_id("reject", name, str(number))
+    command = Command(
+        command_id=content_id("reject", name, str(number)),
+        playbook=name,
+        kind="reject",
+        entry_ids=verdict.entry_ids,
+        issued_by=verdict.judged_by,
+    )
     if verdict.entry_ids:
-        return Command(
-            command_id=command_id,
-            playbook=name,
-            kind="reject",
-            entry_ids=verdict.entry_ids,
-            issued_by=verdict.judged_by,
-        )
+        return command
     if all(verdict.accepts or verdict.undecided for verdict in gate.candidate.verdicts):
         return None
-    taught = rejecting.taught_by(_updates(basis, *_compared(basis, gate)))
+    production, candidate = _compared(basis, gate)
+    updates = _updates(basis, production, candidate)
+    taught = rejecting.taught_by(updates)
     if complaint := rejecting.unknown_sources(name, number, taught, verdict.sources):
         raise PoisonError(complaint)
     ids = union(*(taught[source] for source in verdict.sources or taught))
+    changed = rejecting.consolidated(updates, production, candidate)
+    if changed and (verdict.judge != PERSON or not ids):
+        return command.model_copy(update={"entry_ids": changed})
     if not ids:
         return None
     rule = rejecting.RULE.format(version=number)
-    return Command(
-        command_id=command_id,
-        playbook=name,
-        kind="revoke",
-        reflection_ids=ids,
-        rules=tuple(f"{rule} {source}" for source in verdict.sources) or (rule,),
-        retained_from=basis.read(FirstReflection(basis.state.number)),
-        issued_by=verdict.judged_by,
+    return command.model_copy(
+        update={
+            "kind": "revoke",
+            "reflection_ids": ids,
+            "rules": tuple(f"{rule} {source}" for source in verdict.sources) or (rule,),
+            "retained_from": basis.read(FirstReflection(basis.state.number)),
+        }
     )
 
 

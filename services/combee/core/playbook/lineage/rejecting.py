@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from combee.core.names.sources import counted_name
 from combee.core.playbook.budget import budget_of, evictions
-from combee.core.playbook.comparison import Comparison
+from combee.core.playbook.comparison import Comparison, compare
 from combee.core.playbook.lineage.evidence import resting_on, without
 from combee.core.playbook.operations import union
 from combee.core.playbook.trust import (
@@ -15,6 +15,7 @@ from combee.core.playbook.trust import (
     said_digest,
 )
 from combee.core.text.similarity.lessons import same_lesson
+from combee_schemas.gate import MAX_REJECTED
 from combee_schemas.playbook import EVIDENCE_KEPT, REJECTED_KEPT, Change, Entry, Playbook, Rejected
 from combee_schemas.scan import Operation, OperationKind, Update
 
@@ -71,6 +72,14 @@ def taught_by(updates: Iterable[Update]) -> dict[str, tuple[str, ...]]:
 
 
 # ---- entries
+
+
+def consolidated(updates: Iterable[Update], production: Playbook, candidate: Playbook) -> tuple[str, ...]:
+    """Return the entries that consolidations have changed, and no person since, as many as one command names."""
+    operations = (operation for update in updates for operation in update.result.operations)
+    named = {entry_id for operation in operations for entry_id in operation.entry_ids}
+    named -= {entry.id for entry in candidate.entries if entry.by_hand}
+    return tuple(each for each in compare(production, candidate).entry_ids if each in named)[:MAX_REJECTED]
 
 
 def witnesses(
