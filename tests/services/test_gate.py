@@ -88,6 +88,16 @@ async def test_both_judges_have_to_accept() -> None:
     assert decision.verdicts[1].figures == {"n": 40}
 
 
+async def test_an_approval_counts_where_the_person_is_the_only_judge_left() -> None:
+    deployment = deployment_with(*BOTH)
+    approval = command("approve", version=1, base_version=0, label=PRODUCTION)
+    await send(deployment, batch(1), approval)
+    deployment.gates = GatePolicy(judges=("approve",))
+    await send(deployment, batch(2))
+    assert places(deployment.log) == (1, 2)
+    assert [each.decided for each in decisions(deployment.log)] == ["opened", "accepted"]
+
+
 async def test_what_changes_nothing_for_agents_is_not_judged() -> None:
     deployment = deployment_with("evaluate")
     await send(deployment, batch(1), verdict(1, 0), update(2, add("lesson 1", "r-2")))

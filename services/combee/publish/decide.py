@@ -195,7 +195,11 @@ def decide_start(basis: Basis) -> PublishDecision:
         if gate is None and judges:
             decision = _opened(basis, name, decision)
         elif gate is not None and judges is not None and gate.judges != judges:
-            decision = decision.with_gate(name, gates.with_judges(gate, judges))
+            changed = gates.with_judges(gate, judges)
+            if gates.conclusion(changed) == "accepted":
+                decision = decision.with_gate(name, *gates.decided(changed, "accepted", now_ms=basis.now_ms))
+            else:
+                decision = decision.with_gate(name, changed)
     return decision
 
 

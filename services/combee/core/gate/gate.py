@@ -98,11 +98,14 @@ def opened(
 
 
 def with_judges(gate: Gate, judges: Judges) -> Gate:
-    """Return a gate with other judges, which judge the candidate anew; without judges the gate ends."""
+    """Return a gate with other judges; who remains of the former has judged. Without judges the gate ends."""
     if gate.judges == judges:
         return gate
     production = gate.production.model_copy(update={"gate": judges})
-    candidate = gate.candidate.model_copy(update={"verdicts": ()}) if gate.candidate and judges else None
+    candidate = gate.candidate if judges else None
+    if candidate is not None:
+        kept = tuple(verdict for verdict in candidate.verdicts if verdict.judge in judges)
+        candidate = candidate.model_copy(update={"verdicts": kept})
     return Gate(production=production, candidate=candidate)
 
 

@@ -116,10 +116,11 @@ def test_a_gate_that_is_turned_on_leaves_agents_what_they_read() -> None:
     assert (gate.production.version, gate.production.commands) == (4, ("c",))
 
 
-def test_other_judges_judge_anew() -> None:
+def test_other_judges_judge_anew_and_who_remains_has_judged() -> None:
     gate = judged(new_gate("evaluate"), verdict(new_gate("evaluate"), "evaluate"))
     assert rules.with_judges(gate, ("evaluate",)) is gate
     assert rules.with_judges(gate, ("approve",)).verdicts == {}
+    assert rules.with_judges(gate, ("evaluate", "approve")).verdicts == gate.verdicts
 
 
 # ---- reading
