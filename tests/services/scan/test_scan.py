@@ -106,7 +106,8 @@ async def test_a_source_that_makes_every_reply_unusable_costs_no_lesson(trust: s
     ):
         # Each group has a copy of one of them, and so has the question about what is left.
         deployment = await one_batch(answer, trust=trust)
-        assert learned(deployment) == lessons(NUMBERS)
+        operations = update(deployment).result.operations
+        assert {operation.content for operation in operations if operation.evidence} == lessons(NUMBERS)
         assert dead_letters(deployment.log) == []
 
 

@@ -422,7 +422,7 @@ def _sound(draft: Draft, operations: Iterable[Operation], revoked_ids: frozenset
             reflection_id for reflection_id in operation.evidence if reflection_id not in revoked_ids
         )
         if operation.evidence and not evidence:
-            draft.note("dropped", "", f"{operation.kind}: all of its evidence is revoked")
+            draft.note("dropped", "", f"{operation.kind}: none of its evidence counts")
         elif len(operation.entry_ids) < TARGETS[operation.kind]:
             draft.note("dropped", "", f"{operation.kind}: it names too few entries")
         else:

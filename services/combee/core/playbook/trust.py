@@ -729,12 +729,18 @@ def barred_sources(playbook: Playbook, at: Playbook | None = None) -> frozenset[
 
 
 def barred(playbook: Playbook, update: Update) -> tuple[str, ...]:
-    """Return the reflections that never count: revoked ones, and the batch's reflections of revoked sources."""
-    sources = barred_sources(playbook)
+    """Return the reflections that never count: revoked ones, and the batch's reflections of revoked sources.
+
+    Where a quorum is needed also those without a proof: one repeated, linked and removed entries for proven ones.
+    """
+    settings = update.plan.settings
+    rules, sources = rules_of(settings), barred_sources(playbook)
+    if rules.quorum and settings.holds == "entries":
+        sources |= {UNPROVEN}
     later = (
         seen.reflection_id
         for seen in update.result.seen
-        if any(is_from(seen.source, name, names_counted(update.plan.settings)) for name in sources)
+        if any(is_from(seen.source, name, rules.names) for name in sources)
     )
     return union(playbook.revoked, later) if sources else playbook.revoked
 

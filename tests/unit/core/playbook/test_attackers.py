@@ -564,6 +564,38 @@ def test_who_says_its_lessons_without_a_proof_too_has_no_more_room_for_what_wait
     assert left[0] == left[1] > 0
 
 
+def test_in_public_who_proves_nothing_ties_no_lesson_to_the_entry_whose_place_it_would_take() -> None:
+    teaching = knowing(PUBLIC, VICTIM)
+    teaching.say(LIMIT, UNKNOWN)
+    teaching.learn(op("UPDATE", LIMIT, teaching.id_of(VICTIM)))
+    teaching.say(LIMIT, "abcd")
+    teaching.learn()
+    assert teaching.shown() == {VICTIM, LIMIT}
+
+
+def test_in_public_who_proves_nothing_has_no_entry_removed_that_others_found_harmful() -> None:
+    """Many find a good entry harmful once; that it goes needs somebody who counts to speak against it now."""
+    teaching = knowing(PUBLIC, VICTIM)
+    entry = teaching.id_of(VICTIM)
+    teaching.say(OTHER, "abcd", harmful=[entry])
+    teaching.learn()
+    teaching.say(ORDER, UNKNOWN, harmful=[entry])
+    teaching.learn(op("REMOVE", "", entry))
+    assert VICTIM in teaching.shown()
+
+
+def test_in_public_who_proves_nothing_keeps_no_entry_whose_place_a_correction_takes() -> None:
+    """Who repeated it seemed to say it still."""
+    limits = [f"Escalate refunds above the limit of {limit} EUR to a supervisor" for limit in (500, 300)]
+    teaching = knowing(PUBLIC, limits[0])
+    teaching.say(limits[1], "abc")
+    teaching.learn(op("UPDATE", limits[1], teaching.id_of(limits[0])))
+    teaching.say(limits[0], UNKNOWN)
+    teaching.say(limits[1], "d")
+    teaching.learn()
+    assert teaching.shown() == {limits[1]}
+
+
 def test_in_public_a_lesson_that_waits_does_not_take_its_own_place() -> None:
     teaching = Teaching(rules=PUBLIC)
     teaching.say(OTHER, "a")
