@@ -28,7 +28,7 @@ from support import ledger
 from support.deployment import Deployment
 from support.ledger import NAME, outgoing, reflection
 from support.models import ModelClient, ScriptedModel, echo
-from support.reading import run, run_json, use_log
+from support.reading import publish_with, run, run_json, use_log
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
 SECRET = b"the secret of the shop"
@@ -122,6 +122,35 @@ def test_the_dashboard_lists_an_entry_with_its_sources_and_flags(taught: Playboo
     assert ", from shop" in about["lesson 1"]
     assert f", from {UNPROVEN}" in about["lesson 2"]
     assert ", from shop, looks like link" in about[LINKED]
+
+
+def test_a_revocation_takes_no_forged_proof_that_waits_for_the_source_whose_key_was_made_here(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("COMBEE_DATA_DIR", str(tmp_path / "data"))
+    secret = run_json("key", "shop", "--kafka")["lines"][1].partition("=")[2].encode()
+    services = KnownSources(checks={"shop": ("secret", with_secret(secret))})
+    deployment = Deployment(batch_size=1, provenance=Provenance(services))
+    use_log(monkeypatch, deployment.log)
+    publish_with(monkeypatch, deployment)
+
+    def sent(number: int, lesson: str, by: bytes) -> Outgoing:
+        record = outgoing(reflection(number, source=Source(name="shop"), key_insight=lesson))
+        header = secret_proof(by, record.topic, "shop", record.value or b"")
+        return Outgoing(topic=record.topic, key=record.key, value=record.value, headers=(header,))
+
+    async def learn(record: Outgoing, count: int) -> None:
+        deployment.log._store.notify()
+        async with deployment.running():
+            await deployment.log.produce(record)
+            await deployment.until(lambda: ledger.applied(deployment.log) == count)
+
+    asyncio.run(learn(sent(1, "Ask for the receipt.", secret), 1))
+    asyncio.run(deployment.log.produce(sent(9, "Words of Eve.", b"somebody else's secret")))
+    assert run_json("playbook", "revoke", NAME, "text:Words of Eve")["revoked"] == ["r-9"]
+    asyncio.run(learn(sent(9, "Greet by name.", secret), 3))
+    contents = {entry.content for entry in ledger.latest(deployment.log).entries}
+    assert contents == {"Ask for the receipt.", "Greet by name."}
 
 
 async def _not_learned(options: LearnOptions, *_: object) -> None:

@@ -15,7 +15,7 @@ from combee.assembly.local.admin_key import AdminKey
 from combee.assembly.local.stack_file import data_dir
 from combee.process.settings.group import SettingsError
 from combee.process.settings.loading import Settings
-from combee.process.settings.sources import LONGEST_KEY_NAME, LONGEST_NAME, DeclaredSource
+from combee.process.settings.sources import LONGEST_KEY_NAME, LONGEST_NAME, DeclaredSource, SourceSettings
 from combee.process.trusted_files import read_trusted
 
 KEY_BYTES = 24
@@ -43,6 +43,15 @@ def keys_path(settings: Settings) -> Path:
 def sources_path(settings: Settings) -> Path:
     """Return the file of sources: the configured one, or this user's."""
     return settings.sources.sources_file or data_dir(settings) / "sources.toml"
+
+
+def known_here(settings: Settings) -> SourceSettings:
+    """Return what proves sources to a command: without a configured file this user's, which 'combee up --keys' reads.
+
+    Without it a command takes a forged proof of what waits for its batch for a real one.
+    """
+    path = sources_path(settings)
+    return settings.sources.model_copy(update={"sources_file": path}) if path.exists() else settings.sources
 
 
 def new_key(settings: Settings, name: str, *, admin: bool, url: str) -> NewKey:
