@@ -1,7 +1,7 @@
 """Sources through all services: what is proven, what is claimed, and how much of a batch one of them may fill."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -25,6 +25,7 @@ from combee.log.inspection.audit import audit
 from combee.log.inspection.dead_letters import letters
 from combee.log.inspection.lineage import lineage
 from combee.process.settings.methods import as_configured
+from combee.process.worker.dead_letters import dead_letter
 from combee.process.worker.provenance import Provenance
 from combee_schemas import topics
 from combee_schemas.base import Source
@@ -32,7 +33,7 @@ from combee_schemas.batch import Batch
 from combee_schemas.command import Command
 from combee_schemas.model import Prompt
 from combee_schemas.outcome import Outcome
-from combee_schemas.records import IDENTITY_HEADER
+from combee_schemas.records import IDENTITY_HEADER, Record
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Group, Update
 from combee_schemas.trace import Trace
@@ -697,6 +698,71 @@ async def test_forgetting_tells_apart_what_has_one_id(tmp_path: Path, selector: 
     assert kept <= {left, "the second lesson of the shop"}
     assert left in {entry.content for entry in ledger.latest(new).entries}
     assert (await audit(new)).violations == ()
+
+
+def elsewhere(found: Deployment) -> list[Outgoing]:
+    """Return reflections on the partition where the playbook's do not stand, at the same places as these."""
+    (batch,) = ledger.batches(found.log)
+    home = next(record.partition for record in ledger.records(found.log, topics.BATCHES))
+    words = [under(f"x-{n}", f"{n} words of Mallory") for n in range(len(batch.members))]
+    return [replace(record, partition=1 - home) for record in words]
+
+
+def in_a_letter(record: Outgoing) -> Outgoing:
+    """Return the dead letter of a reflection that its reader refused unread."""
+    read = Record(
+        topic=record.topic,
+        partition=1,
+        offset=0,
+        timestamp_ms=0,
+        key=record.key,
+        value=record.value,
+        headers=record.headers,
+    )
+    return dead_letter(read, service="shuffle", reason="odd", clock=ManualClock())
+
+
+SHOPS = "r-2~by~shop"
+NAMING: Mapping[str, Callable[[Deployment], Sequence[Outgoing]]] = {
+    "a run called like it": lambda _: [
+        topics.TRACES.record(Trace(trace_id=SHOPS, playbook=NAME, task="Mallory"))
+    ],
+    "an outcome of such a run": lambda _: [
+        topics.OUTCOMES.record(Outcome(run_id=SHOPS, playbook=NAME, success=True, caller="Mallory"))
+    ],
+    "a reflection of such a run": lambda _: [
+        outgoing(reflection(0, reflection_id="x", key_insight="Mallory", trace_id=SHOPS))
+    ],
+    "a forged proof": lambda _: [forged("r-2", "Mallory")],
+    "a forged proof in a dead letter": lambda _: [in_a_letter(forged("r-2", "Mallory"))],
+    "its place on another partition": elsewhere,
+}
+"""What names Mallory, and by its ids or place would pass for the shop's reflection."""
+
+
+@pytest.mark.parametrize("naming", NAMING.values(), ids=NAMING)
+async def test_who_names_somebody_under_another_s_ids_lets_no_lesson_be_forgotten_but_its_own(
+    tmp_path: Path, naming: Callable[[Deployment], Sequence[Outgoing]]
+) -> None:
+    found, new = await both_learned(), MemoryLog(ManualClock(), partitions=2, scan_partitions=3)
+    await found.log.produce(*naming(found))
+    await forgotten(found.log, new, tmp_path, wish(Selector(subjects=Subjects(("Mallory",)))))
+    assert {entry.content for entry in ledger.latest(new).entries} == {
+        "the lesson of the shop",
+        "the second lesson of the shop",
+    }
+
+
+async def test_a_run_that_only_claims_a_source_lets_none_of_that_source_be_forgotten(tmp_path: Path) -> None:
+    deployment = Deployment(batch_size=1, provenance=provenance())
+    new = MemoryLog(ManualClock(), partitions=2, scan_partitions=3)
+    async with deployment.running():
+        await deployment.log.produce(run("shop", answer="the shop's"))
+        await deployment.until(lambda: ledger.applied(deployment.log) == 1)
+    claim = Trace(trace_id="run-1", playbook=NAME, task="Mallory", source=Source(name="shop"))
+    await deployment.log.produce(topics.TRACES.record(claim))
+    await forgotten(deployment.log, new, tmp_path, wish(Selector(subjects=Subjects(("Mallory",)))))
+    assert ledger.latest(new).entries
 
 
 async def test_why_names_each_of_two_reflections_under_one_id_with_its_own_words() -> None:

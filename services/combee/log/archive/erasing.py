@@ -88,7 +88,7 @@ def _prepare(rewriter: Rewriter, source: Path) -> None:
             if (topic := BY_NAME[record.topic]) in TELLING and (message := read(topic, record)):
                 rewriter.lessons.add(message)
                 if isinstance(message, Batch):
-                    rewriter.prepare(message)
+                    rewriter.prepare(message, record.partition)
     rewriter.lessons.settle()
 
 

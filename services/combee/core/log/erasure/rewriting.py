@@ -66,9 +66,9 @@ class Rewriter:
         """The erased runs."""
         return self.lessons.runs
 
-    def prepare(self, batch: Batch) -> None:
+    def prepare(self, batch: Batch, partition: int) -> None:
         """Read a manifest: records with its hash, and its reflections, may precede it."""
-        self.identities.add(batch)
+        self.identities.add(batch, partition)
         raw = encode(batch)
         if self._is_touched(raw):
             after = self._batch(self._scrubbed(batch))
@@ -111,7 +111,7 @@ class Rewriter:
             case Command() if self._quotes(message):
                 return True
         if message.ON_ERASURE == "dropped":
-            return named or self.runs.has(message.playbook_name, message.run_ids)
+            return named or self.runs.is_of(message)
         return message.ON_ERASURE == "unneeded"
 
     def _quotes(self, message: Command) -> bool:
@@ -127,8 +127,12 @@ class Rewriter:
         goes = (
             letter.unread
             or any(map(self.subjects.named_in_bytes, (letter.key, letter.value)))
-            or self.runs.has(letter.playbook, (letter.record_id,))
-            or (inside is not None and self.runs.has(inside.playbook_name, inside.run_ids))
+            or (
+                self.runs.has_trace(letter.playbook, letter.record_id)
+                if letter.origin_topic == topics.TRACES.name
+                else self.runs.has(letter.playbook, (letter.record_id,))
+            )
+            or (inside is not None and self.runs.is_of(inside))
         )
         if goes:
             self._letters.add(origin_of(letter))

@@ -13,9 +13,10 @@ from combee_schemas.base import Message, playbook_of
 from combee_schemas.batch import Batch, Member
 from combee_schemas.dead_letter import DeadLetter
 from combee_schemas.outcome import Outcome
-from combee_schemas.records import Record
+from combee_schemas.records import PROOF_HEADER, Record, header
 from combee_schemas.reflection import Reflection
 from combee_schemas.topics import Published
+from combee_schemas.trace import Trace
 
 RUN_OF: Mapping[str, type[Message]] = {
     topic.name: topic.message for topic in (topics.TRACES, topics.REFLECTIONS, topics.OUTCOMES)
@@ -30,23 +31,34 @@ NOBODY: frozenset[str] = frozenset()
 class Identities:
     """Owners of one archive's reflections, as its manifests record them."""
 
-    _own_ids: dict[tuple[str, int], str] = field(default_factory=dict)
+    _own_ids: dict[tuple[str, int, int], str] = field(default_factory=dict)
     """Per playbook and place, ids of members whose record alone does not determine the id."""
+    _taken: set[tuple[str, str]] = field(default_factory=set)
+    """These ids with their playbooks: who claims one elsewhere repeats it, or forges it."""
 
-    def add(self, batch: Batch) -> None:
-        """Read a manifest."""
+    def add(self, batch: Batch, partition: int) -> None:
+        """Read a manifest; its members stand on its own partition."""
         playbook = playbook_of(batch.plan.playbook)
         for member in (*batch.members, *batch.dropped):
             if member.source is not None or MARK in member.reflection_id:
-                self._own_ids[playbook, member.offset] = member.reflection_id
+                self._own_ids[playbook, partition, member.offset] = member.reflection_id
+                self._taken.add((playbook, member.reflection_id))
 
     def identified(self, record: Record, message: Message | None) -> Message | None:
         """Return a record's message, a reflection under its identity."""
         if not isinstance(message, Reflection):
             return message
-        claimed = claimed_identities(message.reflection_id, message.source, record.headers)[0]
-        own_id = self._own_ids.get((message.playbook, record.offset), claimed)
+        own_id = self._own_ids.get((message.playbook, record.partition, record.offset))
+        if own_id is None:
+            claimed = claimed_identities(message.reflection_id, message.source, record.headers)
+            own_id = next(
+                (claim for claim in claimed if not self.is_taken(message.playbook, claim)), claimed[-1]
+            )
         return message.model_copy(update={"reflection_id": own_id})
+
+    def is_taken(self, playbook: str, own_id: str) -> bool:
+        """Return whether a manifest gives this id to a record of its own."""
+        return (playbook, own_id) in self._taken
 
 
 @dataclass(slots=True)
@@ -54,22 +66,36 @@ class Runs:
     """Ids by playbook; a run belongs to its playbook, whichever lines learned from it."""
 
     ids: dict[str, set[str]] = field(default_factory=dict)
+    """Of reflections."""
+    traces: dict[str, set[str]] = field(default_factory=dict)
+    """Of runs: apart, because any producer may call its run like somebody else's reflection."""
     hidden: set[str] = field(default_factory=set)
     """Ids that are hashes of an id with a subject's name: they would confirm a guessed name."""
     callers: dict[str, set[int]] = field(default_factory=dict)
     """Per playbook, hashes in canaries of callers whose runs name a subject."""
 
     def add(self, playbook: str, *ids: str) -> None:
-        """Add a run."""
+        """Add reflections."""
         self.ids.setdefault(playbook, set()).update(ids)
 
     def of(self, line: str) -> frozenset[str] | set[str]:
-        """Return the ids of a line's playbook."""
+        """Return the reflections of a line's playbook."""
         return self.ids.get(playbook_of(line), NOBODY)
 
     def has(self, line: str, ids: Iterable[str]) -> bool:
-        """Return whether one of these ids belongs to an erased run."""
+        """Return whether one of these reflections belongs to an erased run."""
         return not self.of(line).isdisjoint(ids)
+
+    def has_trace(self, line: str, run_id: str | None) -> bool:
+        """Return whether this is the id of an erased run."""
+        return run_id in self.traces.get(playbook_of(line), NOBODY)
+
+    def is_of(self, message: Message) -> bool:
+        """Return whether a message belongs to an erased run."""
+        line = message.playbook_name
+        if isinstance(message, Published) and self.has_trace(line, message.run_id):
+            return True
+        return not isinstance(message, Trace | Outcome) and self.has(line, message.run_ids)
 
     def read(self, record: Record, selector: Selector, identities: Identities) -> None:
         """Add the run of an archived record if the selector means it; manifests come before reflections."""
@@ -77,22 +103,29 @@ class Runs:
             return
         message = identities.identified(record, read(topics.BY_NAME[record.topic], record))
         if isinstance(message, Batch):
-            identities.add(message)
+            identities.add(message, record.partition)
             self._take_members(message, selector)
-        value = record.value
+        value, proof = record.value, header(record.headers, PROOF_HEADER)
         if isinstance(message, DeadLetter):
             # A letter that names the subject only in its reason identifies no run.
-            value, message = message.value, identified_in(message, RUN_OF.get(message.origin_topic))
+            letter, value, proof = message, message.value, message.proof
+            message = identified_in(letter, RUN_OF.get(letter.origin_topic))
+            if isinstance(message, Reflection) and not letter.record_id:  # it claims its id
+                message = None if identities.is_taken(message.playbook, message.reflection_id) else message
         if isinstance(message, Published):
             named = selector.subjects.named_in_bytes(value)
-            self._read(message, selector, record.timestamp_ms, named=named)
+            self._read(message, selector, record.timestamp_ms, named=named, is_signed=proof is not None)
 
-    def _read(self, message: Published, selector: Selector, at_ms: int, *, named: bool) -> None:
+    def _read(
+        self, message: Published, selector: Selector, at_ms: int, *, named: bool, is_signed: bool
+    ) -> None:
         if not (named or selector.means(message, at_ms)):
             return
-        self.add(message.playbook, *message.run_ids)
+        if isinstance(message, Reflection):
+            self.add(message.playbook, message.reflection_id)
         if run_id := message.run_id:
-            owners = {"", message.source.name} if message.source else {""}
+            self.traces.setdefault(message.playbook, set()).add(run_id)
+            owners = {"", message.source.name} if message.source and is_signed else {""}
             derived = [own_id for owner in owners for own_id in derived_ids(message.playbook, run_id, owner)]
             self.add(message.playbook, *derived)
             if selector.subjects.named_in(run_id):

@@ -47,7 +47,7 @@ def version(*entries: Entry, number: int = 1, name: str = NAME, **fields: object
 
 
 def lessons(*versions: Playbook, erased: tuple[str, ...] = ()) -> Lessons:
-    made = Lessons(Selector(subjects=Subjects((SUBJECT,))), Runs({NAME: set(erased)}))
+    made = Lessons(Selector(subjects=Subjects((SUBJECT,))), Runs({NAME: set(erased)}, {NAME: set(erased)}))
     for each in versions:
         made.add(each)
     made.settle()
