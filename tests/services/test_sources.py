@@ -753,6 +753,18 @@ async def test_who_names_somebody_under_another_s_ids_lets_no_lesson_be_forgotte
     }
 
 
+async def test_an_id_made_to_look_like_another_s_is_not_that_one_on_a_foreign_partition_either(
+    tmp_path: Path,
+) -> None:
+    posing = under(SHOPS, "the words of Mallory")
+    found = await learned([posing, under("r-2", "the lesson of the shop", "shop")])
+    new = MemoryLog(ManualClock(), partitions=2, scan_partitions=3)
+    home = next(record.partition for record in ledger.records(found.log, topics.BATCHES))
+    await found.log.produce(replace(posing, partition=1 - home))
+    await forgotten(found.log, new, tmp_path, wish(Selector(subjects=Subjects(("Mallory",)))))
+    assert {entry.content for entry in ledger.latest(new).entries} == {"the lesson of the shop"}
+
+
 async def test_a_run_that_only_claims_a_source_lets_none_of_that_source_be_forgotten(tmp_path: Path) -> None:
     deployment = Deployment(batch_size=1, provenance=provenance())
     new = MemoryLog(ManualClock(), partitions=2, scan_partitions=3)

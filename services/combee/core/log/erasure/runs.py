@@ -7,7 +7,7 @@ from combee.core.gate.canary import caller_at
 from combee.core.log.archive.cut import read
 from combee.core.log.dead_letters.subject import identified_in
 from combee.core.log.erasure.selector import Selector
-from combee.core.names.identity import MARK, claimed_identities, derived_ids, owner_of
+from combee.core.names.identity import MARK, claimed_identities, derived_ids, identity_of, owner_of
 from combee_schemas import topics
 from combee_schemas.base import Message, playbook_of
 from combee_schemas.batch import Batch, Member
@@ -50,10 +50,9 @@ class Identities:
             return message
         own_id = self._own_ids.get((message.playbook, record.partition, record.offset))
         if own_id is None:
-            claimed = claimed_identities(message.reflection_id, message.source, record.headers)
-            own_id = next(
-                (claim for claim in claimed if not self.is_taken(message.playbook, claim)), claimed[-1]
-            )
+            own_id = claimed_identities(message.reflection_id, message.source, record.headers)[0]
+            if self.is_taken(message.playbook, own_id):
+                own_id = identity_of(message.reflection_id, "")
         return message.model_copy(update={"reflection_id": own_id})
 
     def is_taken(self, playbook: str, own_id: str) -> bool:
