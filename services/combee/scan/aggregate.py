@@ -15,10 +15,10 @@ from typing import cast
 from combee.adapters.ports import LanguageModel
 from combee.core.methods import ace
 from combee.core.methods.method import DEFAULTS, Answer, Method
-from combee.core.names.sources import names_of
+from combee.core.names.sources import is_from, names_of
 from combee.core.playbook import shown
 from combee.core.playbook.results.coverage import Coverage, Question, unchecked
-from combee.core.playbook.trust import names_counted, rules_of
+from combee.core.playbook.trust import barred_sources, names_counted, rules_of
 from combee.core.playbook.versions import empty
 from combee.core.text.similarity.embeddings import model_and_thresholds
 from combee.process.worker.vectors import Vectors
@@ -26,6 +26,7 @@ from combee.scan import asked, worth
 from combee.scan.asked import Part
 from combee.scan.asking import Asking
 from combee.scan.head_start import HeadStart
+from combee_schemas.base import NOTHING_SPENT
 from combee_schemas.batch import Cluster
 from combee_schemas.plan import Plan, PlanSettings
 from combee_schemas.playbook import Playbook
@@ -107,8 +108,21 @@ class Aggregator:
         return await self.checked(base, group.plan, result, group.members) if is_root else result
 
     async def group(self, base: Playbook, members: Sequence[GroupMember], index: int = 0) -> NodeResult:
-        """Return a level-0 node's result."""
-        parts = await self._asked(base, members, waits=index > 0)
+        """Return a level-0 node's result.
+
+        Nobody could take out of a whole text what a revoked source adds to it: its records are not read for one.
+        """
+        names, barred = names_counted(self._settings), barred_sources(base)
+        unread = [
+            member
+            for member in members
+            if self._method.HOLDS == "components"
+            and any(is_from(member.reflection.source, name, names) for name in barred)
+        ]
+        read = [member for member in members if member not in unread] if unread else members
+        parts = list(await self._asked(base, read, waits=index > 0)) if read else []
+        if unread:
+            parts.append(Part(items=unread, answer=Answer(operations=()), usage=NOTHING_SPENT))
         is_in_doubt = self._checks and any(map(worth.is_unusable, parts))
         control = await self._control() if is_in_doubt else ()
         return worth.of_group(self._method, base, parts, control, note=self._note)

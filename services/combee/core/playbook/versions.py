@@ -39,6 +39,7 @@ from combee_schemas.playbook import (
     EVIDENCE_KEPT,
     RETIRED_KEPT,
     AppliedBatch,
+    Asked,
     Audit,
     ChangeKind,
     Entry,
@@ -112,6 +113,14 @@ def after_update(
     sections, entries = finish(current, draft, budget, screen.room, holds)
     audit = retention.audit(result, draft.landed())
     answered = {reflection.offset for reflection in result.seen} if plan.reason == "revoke" else ()
+    again = [asked for asked in current.again if asked.offset not in answered]
+    if _is_outdated(current, update, holds):
+        draft.note("dropped", "", "what it rewrote has changed: its reflections are asked about again")
+        again += [
+            Asked(offset=reflection.offset, manifest_offset=update.manifest_offset)
+            for reflection in result.seen
+            if reflection.ok and reflection.reflection_id not in gone
+        ]
     changed = current.model_copy(
         update={
             **retention.recent_shares(current, audit),
@@ -133,7 +142,7 @@ def after_update(
             "consolidated_version": plan.base_version
             if plan.reason == "consolidate"
             else current.consolidated_version,
-            "again": tuple(asked for asked in current.again if asked.offset not in answered),
+            "again": tuple(again),
             "taught_by": taught_by,
         }
     )
@@ -218,7 +227,8 @@ def _screened(
     """Return a batch's screen, and the draft of what it admits without the operations for another kind of content."""
     result = update.result
     screen = Screen.of(base, update, gone, holds)
-    fitting = result.operations if holds == update.plan.settings.holds else ()
+    is_fit = holds == update.plan.settings.holds and not _is_outdated(base, update, holds)
+    fitting = result.operations if is_fit else ()
     draft = draft_of(
         base,
         result,
@@ -231,6 +241,14 @@ def _screened(
         free_from=free_from if holds == "entries" else 0,
     )
     return screen, draft
+
+
+def _is_outdated(base: Playbook, update: Update, holds: Holds) -> bool:
+    """Return whether a batch wrote a whole text of a version that a person has changed meanwhile.
+
+    It would bring back what was revoked, rejected, rolled back or edited.
+    """
+    return holds == "components" and update.plan.base_version != base.version
 
 
 # ---- the bookkeeping of every version

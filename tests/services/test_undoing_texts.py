@@ -1,0 +1,102 @@
+"""What is taken back of a whole text (GEPA) does not come back with a batch that read it, nor with its source."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from combee.log.inspection.audit import audit
+from combee_schemas.base import Source
+from combee_schemas.command import Command, CommandKind
+from combee_schemas.model import Prompt
+from combee_schemas.playbook import Entry
+from combee_schemas.records import Outgoing
+from combee_schemas.scan import OperationKind
+from support import ledger
+from support.deployment import Deployment
+from support.ledger import NAME, outgoing, reflection
+from support.models import ScriptedModel
+
+pytestmark = pytest.mark.usefixtures("quick_polls")
+SIZE = 9
+FIRST = Entry(id="text-00001", section="instruction", content="Be brief")
+HOSTILE = "lesson 3"
+
+
+def writing(prompt: Prompt) -> Mapping[str, Any]:
+    """Keep what the current text says, and add what the records say."""
+    said = re.findall(r"lesson \d+|Be \w+", prompt.system + prompt.user)
+    return {"text": f"```\n{'; '.join(dict.fromkeys(said))}\n```"}
+
+
+def command(kind: CommandKind, **fields: Any) -> Outgoing:
+    return outgoing(Command(command_id=kind, playbook=NAME, kind=kind, **fields))
+
+
+def records(first: int, hostile: int = -1) -> list[Outgoing]:
+    """Return a batch of records, one of which is mallory's."""
+    return [
+        outgoing(reflection(n, source=Source(name="mallory" if n == hostile else "shop")))
+        for n in range(first, first + SIZE)
+    ]
+
+
+async def taught() -> Deployment:
+    """Return a playbook with a text that a person imported, and that a batch has rewritten."""
+    deployment = Deployment(model=ScriptedModel(writing), method="gepa", batch_size=SIZE)
+    async with deployment.running():
+        await deployment.log.produce(
+            command("import", holds="components", counters=False, entries=(FIRST,)), *records(0, hostile=3)
+        )
+        await deployment.until(lambda: len(ledger.versions(deployment.log)) == 2)
+        await deployment.until(lambda: not ledger.behind(deployment.log))
+    assert HOSTILE in text(deployment)
+    return deployment
+
+
+def text(deployment: Deployment) -> str:
+    (entry,) = ledger.latest(deployment.log).entries
+    return entry.content
+
+
+REVOKED = command("revoke", reflection_ids=("r-3",), rules=("source:mallory",))
+EDITED = {"kind": OperationKind.UPDATE, "section": FIRST.section, "entry_ids": (FIRST.id,)}
+
+
+@pytest.mark.parametrize(
+    "undoing",
+    [
+        REVOKED,
+        command("rollback", version=1),
+        command("edit", operations=({**EDITED, "content": "Be polite"},)),
+    ],
+    ids=["revoke", "rollback", "edit"],
+)
+async def test_a_batch_that_read_a_text_before_it_was_undone_does_not_bring_it_back(
+    undoing: Outgoing,
+) -> None:
+    deployment = await taught()
+    async with deployment.running(["shuffle", "publish"]):
+        await deployment.log.produce(*records(10))
+        await deployment.until(lambda: len(ledger.batches(deployment.log)) == 2)
+        await deployment.log.produce(undoing)
+        await deployment.until(lambda: len(ledger.versions(deployment.log)) == 3)
+    async with deployment.running():
+        await deployment.until(lambda: "lesson 12" in text(deployment))
+        await deployment.until(lambda: not ledger.behind(deployment.log))
+    assert all(f"lesson {n}" in text(deployment) for n in range(10, 10 + SIZE))
+    assert HOSTILE not in text(deployment)
+    assert (await audit(deployment.log)).good
+
+
+async def test_what_a_revoked_source_says_later_is_in_no_text() -> None:
+    deployment = await taught()
+    async with deployment.running():
+        await deployment.log.produce(REVOKED)
+        await deployment.until(lambda: "lesson 8" in text(deployment) and HOSTILE not in text(deployment))
+        await deployment.log.produce(*records(20, hostile=24))
+        await deployment.until(lambda: "lesson 28" in text(deployment))
+        await deployment.until(lambda: not ledger.behind(deployment.log))
+    assert "lesson 24" not in text(deployment)
+    assert (await audit(deployment.log)).good
