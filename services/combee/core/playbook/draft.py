@@ -150,6 +150,9 @@ class Draft:
     """By content of an addition: the entries next to which it is shown then."""
     by_hand: bool = False
     """Whether a person applies the operations."""
+    leaving: set[str] = field(default_factory=set)
+    """Entries that an operation still to come removes or gives other words: who repeats one says nothing of these,
+    and does not go with it."""
     unsure: frozenset[str] = frozenset()
     """Reflections that are evidence, but no support."""
     ids: Mapping[str, str] = field(default_factory=dict)
@@ -204,8 +207,9 @@ class Draft:
         return self.entries.pop(entry_id, None)
 
     def saying(self, content: str, *, but: str = "") -> Entry | None:
-        """Return the entry that says ``content`` already, one other than ``but``."""
-        same = (entry_id for entry_id in self._index.saying(content) if entry_id != but)
+        """Return the entry that says ``content`` already and goes on saying it, one other than ``but``."""
+        gone = {but, *self.leaving}
+        same = (entry_id for entry_id in self._index.saying(content) if entry_id not in gone)
         return next(map(self.entries.__getitem__, same), None)
 
     def note(self, kind: ChangeKind, entry_id: str, detail: str = "") -> None:
@@ -374,7 +378,17 @@ def apply_operations(
         # In a lab, where a curator may do as it likes, nothing is kept.
         if loser.is_other_lesson and born == PROPOSED and holds == "entries":
             winners.append(added(loser.operation, draft.entries))
+    # In a lab, where a curator may do as it likes, what repeats an entry goes with it.
+    draft.leaving = {
+        entry_id
+        for operation in winners
+        for entry_id in operation.entry_ids
+        if born == PROPOSED
+        and (entry := draft.entries.get(entry_id))
+        and not same_lesson(entry.content, operation.content)
+    }
     for operation in winners:
+        draft.leaving.difference_update(operation.entry_ids)
         done = len(draft.changes)
         if holds == "components":
             _apply_to_component(draft, operation, budget_tokens)

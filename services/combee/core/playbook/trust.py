@@ -321,6 +321,7 @@ class Screen:
         if not (self.rules.weighs or any(entry.by_hand for entry in base.entries)):
             return Screened(passed=operations, seen=seen)
         passed, refused, replaces = list[Operation](), list[Refused](), dict[str, tuple[str, ...]]()
+        united = set[str]()
         for given in operations:
             if given.evidence and not given.entry_ids:
                 passed.append(given)  # it changes no entry
@@ -330,6 +331,11 @@ class Screen:
                 part = given.model_copy(update={"entry_ids": tuple(spared)})
                 refused.append(Refused(operation=part, why="too few of the reflections speak of it"))
             why = self._too_few_for(operation, known)
+            if self.rules.weighs and not (why or operation.evidence):
+                # Each operation of a consolidation is weighed against the entries as they were.
+                taken = sorted(united.intersection(operation.entry_ids))
+                why = f"another operation changes {', '.join(taken)}" if taken else ""
+                united.update(operation.entry_ids)
             if not why or strengthens(operation, known):
                 passed.append(operation)
                 continue
@@ -353,9 +359,6 @@ class Screen:
             if spoken_of and is_link and self.rules.weighs:
                 content = operation.content
                 replaces[content] = union(replaces.get(content, ()), spoken_of)
-        if self.rules.weighs:
-            # What repeats an entry supports no words that another operation gives it, nor goes where one removes it.
-            passed.sort(key=lambda operation: operation.kind == OperationKind.ADD)
         rivals = {
             operation.content: tuple(
                 entry_id
