@@ -248,27 +248,6 @@ async def updates_between(log: Log, name: str, after: int, through: int) -> list
     return [update for _, update in sorted(by_batch.items())]
 
 
-async def labels_serving(
-    log: Log,
-    labels: Mapping[str, int],
-    version_of: Callable[[int], Awaitable[Playbook | None]],
-    revoked: Collection[str],
-) -> dict[str, int]:
-    """Return the labels whose versions have an entry that rests on ``revoked`` reflections alone."""
-    serving: dict[int, bool] = {}
-    for number in sorted(set(labels.values())):
-        version = await version_of(number)
-        serving[number] = version is not None and await _rests_on(log, version, frozenset(revoked))
-    return {label: number for label, number in sorted(labels.items()) if serving[number]}
-
-
-async def _rests_on(log: Log, version: Playbook, revoked: frozenset[str]) -> bool:
-    if evidence.resting_on(version.entries, revoked):
-        return True
-    doubtful = any(revoked.issuperset(entry.evidence) and entry.evidence_count for entry in version.entries)
-    return doubtful and bool(evidence.resting_on((await with_evidence(log, version)).entries, revoked))
-
-
 async def adoption_of(
     log: Log,
     current: Playbook,

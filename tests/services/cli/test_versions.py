@@ -16,7 +16,7 @@ from combee_schemas import topics
 from combee_schemas.command import Command
 from combee_schemas.gate import Decision
 from combee_schemas.playbook import Entry, Label, Playbook
-from combee_schemas.scan import Conflict, Operation, OperationKind, Update
+from combee_schemas.scan import Conflict, Operation, OperationKind, Seen, Update
 from support import ledger
 from support.deployment import Deployment
 from support.gateway import published
@@ -522,6 +522,28 @@ def test_revoke_names_the_labels_that_still_serve_the_text(learned: Deployment) 
     run_json("playbook", "promote", NAME, "production")
     assert run_json("playbook", "revoke", NAME, "r-13")["labels"] == {}
     assert len(ledger.versions(learned.log)) == 3
+
+
+def test_revoke_names_a_label_that_serves_a_reworded_entry_which_a_rollback_has_left_behind(
+    learned: Deployment,
+) -> None:
+    (*_, done) = ledger.messages(learned.log, topics.UPDATES, Update)
+    entry = next(one for one in ledger.latest(learned.log).entries if one.content == "lesson 3")
+    reworded = Operation(
+        kind=OperationKind.UPDATE, content="lesson 3 twice", entry_ids=(entry.id,), evidence=("r-99",)
+    )
+    plan = done.plan.model_copy(update={"sequence": 3, "batch_id": "b-3"})
+    seen = (Seen(reflection_id="r-99", offset=99, covered="words"),)
+    result = done.result.model_copy(update={"operations": (reworded,), "seen": seen})
+    third = done.model_copy(update={"plan": plan, "result": result})
+    (offset,) = asyncio.run(learned.log.produce(topics.BATCHES.record(manifest_of(third))))
+    asyncio.run(learned.log.produce(outgoing(third.model_copy(update={"manifest_offset": offset}))))
+    run_json("playbook", "rollback", NAME, "1")  # publish runs, and comes to the update
+    (*_, made) = (version for version in ledger.versions(learned.log) if version.origin == "batch")
+    assert "lesson 3 twice" in {one.content for one in made.entries}
+    run_json("playbook", "promote", NAME, "production", str(made.version))
+    run_json("playbook", "rollback", NAME, "2")
+    assert run_json("playbook", "revoke", NAME, "r-99")["labels"] == {"production": made.version}
 
 
 def test_delete_asks_first(learned: Deployment) -> None:

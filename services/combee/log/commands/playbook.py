@@ -34,7 +34,7 @@ from combee.core.playbook.lineage.rejecting import taught_by, unknown_entries, u
 from combee.core.playbook.pausing import latest_end
 from combee.core.playbook.versions import empty
 from combee.log.commands.revocation import Meant, Outlook, calls_for, copies_of, meant
-from combee.log.evidence import adoption_of, labels_serving, recomputed, updates_between, with_revoked
+from combee.log.evidence import adoption_of, recomputed, updates_between, with_revoked
 from combee.log.history import History, messages, partition_of
 from combee.log.inspection.lag import waiting
 from combee_schemas import topics
@@ -386,12 +386,9 @@ class Commands:
         )
         other = {change.entry_id for change in done.changes if change.kind != "add"}
         labels = {label.label: label.version for label in (await self._store.labels(current.name)).values()}
-
-        async def version(number: int) -> Playbook | None:
-            return await self._version(current, number)
-
-        serving = await labels_serving(self._log, labels, version, barred.revoked)
-        serving |= {label: number for label, number in labels.items() if number in done.otherwise}
+        serving = {
+            number for number in set(labels.values()) if await self._says_more(current, number, barred)
+        }
         return Outlook(
             reflections=these.ids,
             rules=these.rules,
@@ -401,8 +398,18 @@ class Commands:
             copies=await copies_of(
                 self._log, current.name, (entry.content for entry in current.entries if entry.id in other)
             ),
-            labels=dict(sorted(serving.items())),
+            labels={label: number for label, number in sorted(labels.items()) if number in serving},
         )
+
+    async def _says_more(self, current: Playbook, number: int, barred: Playbook) -> bool:
+        """Return whether a version, even one that a rollback left behind, says more than without what is revoked."""
+        version = await self._version(current, number)
+        if version is None:
+            return False
+        left = await recomputed(
+            self._log, version, barred, retained_from=retained_from(barred), budget_tokens=NO_BUDGET
+        )
+        return any(change.kind != "add" for change in left.changes)
 
     async def _flushed(self, name: str, command_id: str) -> int | None:
         """Return how far a flush of this id went."""

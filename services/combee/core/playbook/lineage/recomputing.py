@@ -81,8 +81,6 @@ class Recomputed:
     mixed: tuple[Mixed, ...]
     reads: tuple[int, ...]
     """The batches whose calls were shown an entry that is gone or says something else now."""
-    otherwise: frozenset[int]
-    """The versions in which an entry is gone or says something else now."""
     again: tuple[Asked, ...] = ()
     """What is to be asked about again."""
     settings: PlanSettings = DEFAULTS
@@ -201,7 +199,6 @@ class Recomputation:
                 if mixed.fate == "dropped" or not shown.isdisjoint(mixed.entry_ids)
             ),
             reads=tuple(sequence for line, sequence in self._reads if line == self.recorded.name),
-            otherwise=frozenset(number for line, number in self._other if line == self.recorded.name),
             again=(*self._elsewhere(), *self.pending) if learns(self.barred) else (),
             settings=self._settings,
         )
