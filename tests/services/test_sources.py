@@ -624,6 +624,19 @@ async def test_revoking_a_source_takes_back_what_counts_as_its_own_and_what_clai
     assert {arrival.reflection_id for arrival in read.arrivals} == {"r-2"}
 
 
+async def test_a_variant_without_one_source_goes_without_what_was_revoked_earlier_too() -> None:
+    """Who learns again without one source, as the guide says, had the lessons of another one back."""
+    found = await learned([teaching(0, "shop"), teaching(1, "lab"), teaching(2), teaching(3)])
+    revoke = Command(
+        command_id="c", playbook=NAME, kind="revoke", reflection_ids=("r-3",), rules=("source:lab", "id:r-3")
+    )
+    async with found.running(["publish"]):
+        await found.log.produce(outgoing(revoke))
+        await found.until(lambda: bool(ledger.latest(found.log).revocations))
+    read = await recording(found.log, NAME, Range(), [Selection.parse("source:shop")])
+    assert {arrival.reflection_id for arrival in read.arrivals} == {"r-2"}
+
+
 async def test_a_variant_goes_without_one_of_two_that_have_one_id() -> None:
     found = await both_learned()
 

@@ -1,6 +1,6 @@
 """The retained input of a playbook's learning, which variants replay."""
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Collection, Sequence
 from dataclasses import dataclass, field
 
 from combee.adapters.clock import moment
@@ -8,7 +8,7 @@ from combee.adapters.ports import FatalError, Log, Outgoing, Record
 from combee.core.log.replaying.selection import Selection
 from combee.core.log.replaying.steps import Arrival
 from combee.core.playbook.shown import needless_bytes
-from combee.core.playbook.trust import names_counted
+from combee.core.playbook.trust import barred_sources, names_counted
 from combee.log.history import History, messages, partition_of
 from combee_schemas import topics
 from combee_schemas.base import playbook_of
@@ -62,7 +62,7 @@ def check_replayable(name: str) -> None:
 
 
 async def recording(log: Log, name: str, wanted: Range, without: Sequence[Selection] = ()) -> Recording:
-    """Return a range's recording; ``without`` excludes reflections.
+    """Return a range's recording; ``without`` excludes reflections, and then all that is revoked today, too.
 
     Raises
     ------
@@ -73,7 +73,10 @@ async def recording(log: Log, name: str, wanted: Range, without: Sequence[Select
     read = Recording()
     last: Playbook | None = None
     made_by_people: list[int] = []
+    revoked, sources = set[str](), frozenset[str]()
     async for version in History(log).between(name, 0):
+        revoked.update(version.revoked)
+        sources = barred_sources(version)
         if wanted.versions and not wanted.versions[0] <= version.version <= wanted.versions[1]:
             continue
         if version.origin != "batch":
@@ -91,7 +94,9 @@ async def recording(log: Log, name: str, wanted: Range, without: Sequence[Select
         if batch.plan.sequence in made:
             read.batches.setdefault(batch.plan.sequence, batch)
     read.commands = len(made_by_people)
-    await _arrivals(log, name, wanted, without, read)
+    if without:
+        without = (*without, *(Selection("source", source) for source in sources))
+    await _arrivals(log, name, wanted, without, read, revoked if without else ())
     if not read.arrivals:
         raise FatalError(f"no reflection that counted for {name} is in that range")
     kept = {arrival.sequence for arrival in read.arrivals}
@@ -103,7 +108,12 @@ async def recording(log: Log, name: str, wanted: Range, without: Sequence[Select
 
 
 async def _arrivals(
-    log: Log, name: str, wanted: Range, without: Sequence[Selection], read: Recording
+    log: Log,
+    name: str,
+    wanted: Range,
+    without: Sequence[Selection],
+    read: Recording,
+    gone: Collection[str],
 ) -> None:
     source = await partition_of(log, topics.REFLECTIONS, name)
     places = {
@@ -123,7 +133,9 @@ async def _arrivals(
     async for record in records_at(log, name, kept):
         member, plan = places[record.offset]
         reflection, names = _counted(record, member), names_counted(plan.settings)
-        if reflection is None or any(rule.matches(reflection, plan.closed_at_ms, names) for rule in without):
+        if reflection is None or member.reflection_id in gone:
+            continue
+        if any(rule.matches(reflection, plan.closed_at_ms, names) for rule in without):
             continue
         read.arrivals.append(
             Arrival(
