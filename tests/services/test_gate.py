@@ -65,6 +65,16 @@ async def test_a_candidate_of_which_something_is_revoked_gives_way_to_the_versio
     assert places(deployment.log) == (4, 0)
 
 
+async def test_a_candidate_that_a_rollback_takes_back_is_not_accepted_after_it() -> None:
+    """Who stopped bad advice by a rollback, and moved the label back, had it shown again by a judge that measures."""
+    deployment = deployment_with("evaluate")
+    await send(deployment, batch(1), verdict(1, 0), batch(2), verdict(2, 1), batch(3))
+    assert places(deployment.log) == (2, 3)
+    await send(deployment, command("rollback", "b", version=1))
+    await send(deployment, command("promote", "p", label=PRODUCTION, version=1), verdict(3, 1))
+    assert places(deployment.log)[0] == 1
+
+
 async def test_without_a_gate_all_is_as_it_was() -> None:
     deployment = PlanningDeployment()
     await send(deployment, batch(1), verdict(1, 0))

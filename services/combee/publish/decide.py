@@ -166,8 +166,8 @@ def completed(basis: Basis, decision: PublishDecision) -> PublishDecision:
         if version.origin == "delete" or name in decision.gates:
             continue
         if gate is not None:
-            # A judge could accept what has been revoked.
-            is_stale = version.origin == "revoke"
+            # A judge could accept what a person has taken back.
+            is_stale = version.origin in {"revoke", "rollback"}
             decision = decision.with_gate(name, replace(gate, candidate=None) if is_stale else gate)
         elif has_judges:
             decision = _opened(basis, name, decision)
