@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from support.teaching import PUBLIC, TEAM, Teaching, op
+from support.playbooks import PLENTY
+from support.teaching import PUBLIC, TEAM, UNKNOWN, Teaching, op
 
 SEEDS = range(250)
 FIRST = "Escalate refunds above the limit to a supervisor"
@@ -82,3 +83,36 @@ def test_no_history_takes_a_lesson_from_agents_or_shows_strangers_words(
             assert shown <= {FIRST, SECOND, NEWS}
         elif not overlaps:
             assert said <= shown
+
+
+LIMITED = tuple(f"Escalate refunds above the limit of {limit} EUR to a supervisor" for limit in (300, 500))
+ALL = (*WORDS, *LIMITED)
+
+
+@pytest.mark.parametrize("budget", [PLENTY, 100, 60])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_in_public_who_proves_nothing_changes_no_history(seed: int, budget: int) -> None:
+    """The same life with what unproven sources say and without it."""
+    random = Random(seed)
+    among, without = (Teaching(rules=PUBLIC, budget=budget) for _ in range(2))
+    for _ in range(5):
+        shown = sorted(among.shown())
+        said = [(random.choice(ALL), source) for source in "abcdefg" for _ in range(random.choice([0, 1, 2]))]
+        said += [(lesson, "abcdefg") for lesson in random.sample(ALL, random.randint(0, 1))] or [(FIRST, "a")]
+        random.shuffle(said)
+        bad = random.sample(shown, min(len(shown), random.randint(0, 1)))
+        made = [
+            (kind, "" if kind == "REMOVE" else random.choice(ALL), random.sample(shown, count))
+            for kind, count in random.choices([("ADD", 0), ("UPDATE", 1), ("REMOVE", 1), ("MERGE", 2)], k=2)
+            if count <= len(shown)
+        ]
+        unproven = [
+            (random.choice(ALL), UNKNOWN * random.choice([1, 8])) for _ in range(random.randint(1, 3))
+        ]
+        is_first = random.random() < 0.5
+        for teaching in (among, without):
+            words = [*unproven, *said] if is_first else [*said, *unproven]
+            for lesson, sources in words if teaching is among else said:
+                teaching.say(lesson, sources, harmful=[teaching.id_of(content) for content in bad])
+            teaching.learn(*(op(kind, text, *map(teaching.id_of, ids)) for kind, text, ids in made))
+        assert among.shown() == without.shown()

@@ -375,6 +375,25 @@ async def test_of_a_third_of_attackers_under_many_names_nothing_is_shown() -> No
     assert await produced(mixed, **RULES) == ledger.lessons(range(9))
 
 
+@pytest.mark.parametrize("method", ["ace", "gepa"])
+async def test_in_public_no_model_reads_what_proves_nothing_and_the_audit_says_dropped(method: Any) -> None:
+    deployment = Deployment(
+        model=ScriptedModel(echo if method == "ace" else lambda _: {"text": "```\nBe brief.\n```"}),
+        method=method,
+        trust="public",
+        batch_size=4,
+        provenance=provenance(),
+    )
+    async with deployment.running():
+        await deployment.log.produce(*(teaching(n, "shop" if n % 2 else "") for n in range(4)))
+        await deployment.until(lambda: ledger.applied(deployment.log) == 4)
+    read = "".join(prompt.system + prompt.user for prompt in deployment.model.prompts)
+    assert ["lesson 0" in read, "lesson 1" in read] == [False, True]
+    (made,) = ledger.versions(deployment.log)
+    assert made.audit is not None
+    assert (made.audit.dropped, [source.name for source in made.taught_by]) == (2, ["shop"])
+
+
 # ---- sent again, and learned again
 
 

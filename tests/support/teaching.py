@@ -98,7 +98,14 @@ class Teaching:
                 for one in members
             ),
         )
-        said = [Lesson(member=one, text=lesson_of(one.reflection)) for one in members]
+        made = update_of(self.playbook, [], [], **self.rules)
+        settings = made.plan.settings
+        uncounted = trust.uncounted_sources(read, settings)
+        said = [
+            Lesson(member=one, text=lesson_of(one.reflection))
+            for one in members
+            if not trust.is_uncounted(one.reflection.source, uncounted, settings)
+        ]
         coverage = Coverage(base=read, lessons=said, result=result).witnessed().with_proposals()
         if question := coverage.question():
             says, contradicts = (
@@ -111,9 +118,8 @@ class Teaching:
                 for text in (misled, against)
             )
             coverage = coverage.checked(question, Checked(covered=says, against=contradicts))
-        made = update_of(self.playbook, [], [], **self.rules)
         plan = made.plan.model_copy(update={"through_offset": self.count})
-        quorum = trust.rules_of(made.plan.settings).quorum
+        quorum = trust.rules_of(settings).quorum
         outcome = coverage.without_outvoted(quorum).carried().in_own_words().outcome()
         made = made.model_copy(update={"plan": plan, "result": outcome})
         self.playbook = versions.after_update(self.playbook, made, budget_tokens=self.budget, now_ms=0)

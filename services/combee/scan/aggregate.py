@@ -8,17 +8,17 @@ Each step says what to ask (`asked`), asks it (`asking`), and works out what the
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import cast
 
 from combee.adapters.ports import LanguageModel
 from combee.core.methods import ace
 from combee.core.methods.method import DEFAULTS, Answer, Method
-from combee.core.names.sources import is_from, names_of
+from combee.core.names.sources import names_of
 from combee.core.playbook import shown
 from combee.core.playbook.results.coverage import Coverage, Question, unchecked
-from combee.core.playbook.trust import barred_sources, names_counted, rules_of
+from combee.core.playbook.trust import is_uncounted, names_counted, rules_of, uncounted_sources
 from combee.core.playbook.versions import empty
 from combee.core.text.similarity.embeddings import model_and_thresholds
 from combee.process.worker.vectors import Vectors
@@ -26,7 +26,7 @@ from combee.scan import asked, worth
 from combee.scan.asked import Part
 from combee.scan.asking import Asking
 from combee.scan.head_start import HeadStart
-from combee_schemas.base import NOTHING_SPENT
+from combee_schemas.base import NOTHING_SPENT, Source
 from combee_schemas.batch import Cluster
 from combee_schemas.plan import Plan, PlanSettings
 from combee_schemas.playbook import Playbook
@@ -108,24 +108,27 @@ class Aggregator:
         return await self.checked(base, group.plan, result, group.members) if is_root else result
 
     async def group(self, base: Playbook, members: Sequence[GroupMember], index: int = 0) -> NodeResult:
-        """Return a level-0 node's result.
-
-        Nobody could take out of a whole text what a revoked source adds to it: its records are not read for one.
-        """
-        names, barred = names_counted(self._settings), barred_sources(base)
-        unread = [
-            member
-            for member in members
-            if self._method.HOLDS == "components"
-            and any(is_from(member.reflection.source, name, names) for name in barred)
-        ]
-        read = [member for member in members if member not in unread] if unread else members
+        """Return a level-0 node's result; what counts for nothing is in it, but no model reads it."""
+        unread = self._uncounted(base, {member.offset: member.reflection.source for member in members})
+        read = [member for member in members if member.offset not in unread]
         parts = list(await self._asked(base, read, waits=index > 0)) if read else []
         if unread:
-            parts.append(Part(items=unread, answer=Answer(operations=()), usage=NOTHING_SPENT))
+            items = [member for member in members if member.offset in unread]
+            dropped = frozenset(range(1, len(items) + 1))
+            parts.append(
+                Part(items=items, answer=Answer(operations=(), dropped=dropped), usage=NOTHING_SPENT)
+            )
         is_in_doubt = self._checks and any(map(worth.is_unusable, parts))
         control = await self._control() if is_in_doubt else ()
         return worth.of_group(self._method, base, parts, control, note=self._note)
+
+    def _uncounted(self, base: Playbook, sources: Mapping[int, Source | None]) -> frozenset[int]:
+        """Return the offsets of reflections whose sources count for nothing.
+
+        In a whole text nobody can tell what is theirs, and a model that obeys theirs drops what others say.
+        """
+        names = uncounted_sources(base, self._settings)
+        return frozenset(at for at, source in sources.items() if is_uncounted(source, names, self._settings))
 
     async def answers(self) -> bool:
         """Return whether the model gives a usable reply about the control, asked in the way of a batch's groups."""
@@ -165,7 +168,9 @@ class Aggregator:
             return unchecked(result)
         members = _as_seen_on(base, members)
         level, (_, thresholds) = len(plan.widths), model_and_thresholds(self._settings.embeddings)
-        coverage = worth.coverage_of(base, result, members, thresholds)
+        # What the log has of them names sources that nobody has checked.
+        uncounted = self._uncounted(base, {one.offset: one.source for one in result.seen})
+        coverage = worth.coverage_of(base, result, members, thresholds, uncounted=uncounted)
         embedded = await self._vectors.of(coverage.texts())
         coverage, question = await asyncio.to_thread(_first_question, coverage.embedded(embedded.vectors))
         checks = await self._asking.ask(asked.of_check(coverage, question), level) if question else []

@@ -175,16 +175,26 @@ def with_aside(result: NodeResult, children: Iterable[NodeResult]) -> NodeResult
 
 
 def coverage_of(
-    base: Playbook, result: NodeResult, members: Iterable[GroupMember], thresholds: Thresholds
+    base: Playbook,
+    result: NodeResult,
+    members: Iterable[GroupMember],
+    thresholds: Thresholds,
+    *,
+    uncounted: Collection[int] = (),
 ) -> Coverage:
-    """Return what to check of a root's result: the lessons of the reflections that got through, by their age."""
+    """Return what to check of a root's result: the lessons of the reflections that got through, by their age.
+
+    ``uncounted``: offsets of reflections whose lessons count for nothing.
+    """
     through = {seen.offset for seen in result.seen if seen.ok}
     there = sorted((one for one in members if one.offset in through), key=lambda member: member.offset)
     if gone := through.difference(member.offset for member in there):
         note = f"{len(gone)} reflections are no longer in the log: their lessons were not checked"
         result = result.model_copy(update={"reason": reasons((note, result.reason))})
     lessons = [
-        Lesson(member=member, text=text) for member in there if (text := ops.lesson_of(member.reflection))
+        Lesson(member=member, text=text)
+        for member in there
+        if member.offset not in uncounted and (text := ops.lesson_of(member.reflection))
     ]
     return Coverage(base=base, lessons=lessons, result=result, thresholds=thresholds)
 

@@ -7,7 +7,9 @@ import pytest
 from combee.adapters.memory import MemoryLog
 from combee.adapters.ports import Outgoing, PoisonError, PromptTooLongError
 from combee.core.names import identity
+from combee.core.names.sources import KnownSources
 from combee.core.playbook.versions import empty
+from combee.process.worker.provenance import Provenance
 from combee.scan.handler import ScanHandler
 from combee_schemas import topics
 from combee_schemas.codec import encode
@@ -105,9 +107,9 @@ async def test_a_source_that_makes_every_reply_unusable_costs_no_lesson(trust: s
         lambda prompt: {"operations": ["none"]} if about(prompt) else echo(prompt),
     ):
         # Each group has a copy of one of them, and so has the question about what is left.
-        deployment = await one_batch(answer, trust=trust)
-        operations = update(deployment).result.operations
-        assert {operation.content for operation in operations if operation.evidence} == lessons(NUMBERS)
+        proven = Provenance(KnownSources(prefix_owner="shop"))
+        deployment = await one_batch(answer, trust=trust, provenance=proven)
+        assert learned(deployment) == lessons(NUMBERS)
         assert dead_letters(deployment.log) == []
 
 

@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args
 from combee.core.log.fates import Effect
 from combee.core.playbook.draft import Draft, Landed
 from combee.core.playbook.operations import rests
+from combee.core.playbook.trust import barred
 from combee_schemas.playbook import Audit, Playbook
 from combee_schemas.scan import Coverage, NodeResult, Seen, Update
 
@@ -32,6 +33,9 @@ MIN_WARNED = 5
 chance."""
 COUNTING = frozenset({"new", "known"})
 """Effects of reflections that the playbook has something of."""
+UNCOUNTED = (
+    "it does not count: it or its source is revoked, or nobody proves who sent it to a public playbook"
+)
 WarningKind = Literal["omitted", "unverified"]
 """omitted: the playbook has nothing of too many reflections; unverified: the model claims many more than it wrote."""
 WARNING_KINDS: tuple[WarningKind, ...] = get_args(WarningKind)
@@ -180,12 +184,14 @@ def reflection_effects(draft: Draft, update: Update, after: Playbook) -> dict[st
     for change in after.changes:
         if change.kind in {"evict", "expire"}:
             draft.landing.evict(change.entry_id)
-    landed, proposed = draft.landed(), rests(update.result.operations)
+    landed, proposed, uncounted = draft.landed(), rests(update.result.operations), barred(after, update)
     effects: dict[str, ReflectionEffect] = {}
     for reflection in update.result.seen:
         if reflection.ok:
             here = effect(reflection, landed)
             why = "" if here in COUNTING else _why_nothing(reflection, proposed, applicable)
+            if reflection.reflection_id in uncounted:
+                why = UNCOUNTED
             effects[reflection.reflection_id] = ReflectionEffect(seen=reflection, effect=here, why=why)
     return effects
 

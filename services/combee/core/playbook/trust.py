@@ -28,7 +28,7 @@ from combee.core.playbook.shown import outdated
 from combee.core.text.similarity.lessons import at_odds, same_lesson
 from combee.core.text.similarity.overlap import ALIKE, common, unites
 from combee.core.text.similarity.wording import wording
-from combee_schemas.base import Holds, SourceNames
+from combee_schemas.base import Holds, Source, SourceNames
 from combee_schemas.digests import digest
 from combee_schemas.plan import PlanSettings, Probation
 from combee_schemas.playbook import (
@@ -731,19 +731,24 @@ def barred_sources(playbook: Playbook, at: Playbook | None = None) -> frozenset[
     return frozenset(rule.value for rule, version in rules if rule.is_open_ended or version > since)
 
 
-def barred(playbook: Playbook, update: Update) -> tuple[str, ...]:
-    """Return the reflections that never count: revoked ones, and the batch's reflections of revoked sources.
+def uncounted_sources(playbook: Playbook, settings: PlanSettings) -> frozenset[str]:
+    """Return the sources that count for nothing in a batch: revoked ones, and in public all that proves nothing."""
+    unproven = {UNPROVEN} if rules_of(settings).quorum else frozenset[str]()
+    return barred_sources(playbook) | unproven
 
-    Where a quorum is needed also those without a proof: one repeated, linked and removed entries for proven ones.
-    """
+
+def is_uncounted(source: Source | None, uncounted: Collection[str], settings: PlanSettings) -> bool:
+    """Return whether a reflection's source is one of ``uncounted``."""
+    names = names_counted(settings)
+    return any(is_from(source, name, names) for name in uncounted)
+
+
+def barred(playbook: Playbook, update: Update) -> tuple[str, ...]:
+    """Return the reflections that never count: revoked ones, and the batch's of sources that count for nothing."""
     settings = update.plan.settings
-    rules, sources = rules_of(settings), barred_sources(playbook)
-    if rules.quorum and settings.holds == "entries":
-        sources |= {UNPROVEN}
+    sources = uncounted_sources(playbook, settings)
     later = (
-        seen.reflection_id
-        for seen in update.result.seen
-        if any(is_from(seen.source, name, rules.names) for name in sources)
+        seen.reflection_id for seen in update.result.seen if is_uncounted(seen.source, sources, settings)
     )
     return union(playbook.revoked, later) if sources else playbook.revoked
 

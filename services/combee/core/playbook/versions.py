@@ -24,11 +24,11 @@ from combee.core.playbook.trust import (
     PERSON,
     Screen,
     barred,
-    barred_sources,
     by_source,
     names_counted,
     parts_if_several,
     taught,
+    uncounted_sources,
     with_sources,
 )
 from combee_schemas.base import Holds, Value
@@ -100,7 +100,7 @@ def after_update(
     gone = barred(current, update)
     screen, draft = _screened(current, update, holds=holds, gone=gone, budget_tokens=budget)
     names = names_of(result.seen, names_counted(settings))
-    taught_by = taught(current.taught_by, result.seen, names, barred_sources(current))
+    taught_by = taught(current.taught_by, result.seen, names, uncounted_sources(current, settings))
     sources = by_source(result.seen, names)
     landed, supported = draft.landing.by_entry(), draft.supported()
     named = with_sources(draft.entries.values(), screen.supporting, landed)

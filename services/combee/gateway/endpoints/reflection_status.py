@@ -13,8 +13,9 @@ from combee.core.log.dead_letters.subject import reflection_of
 from combee.core.log.fates import Fate, fate_of, fate_of_letter
 from combee.core.log.live.values import window_text
 from combee.core.names.identity import claimed_identities, full_name, identity_of, is_sent_as, meant_by
-from combee.core.names.sources import gateway_source, is_from
-from combee.core.playbook.trust import barred_sources, names_counted
+from combee.core.names.sources import gateway_source
+from combee.core.playbook.retention import UNCOUNTED
+from combee.core.playbook.trust import barred_sources, is_uncounted, uncounted_sources
 from combee.gateway import playbooks
 from combee.gateway.access.access import allowed, check_touch
 from combee.gateway.access.keys import Caller
@@ -153,17 +154,22 @@ class ReflectionStatusLookup:
         if fate == Fate.LOST:
             return None
         told: dict[str, Any] = {}
+        counts = True
         if own is not None and manifest is not None:
             told = {"batch_id": own.plan.batch_id, "batch_sequence": own.plan.sequence}
-            told["revoked"] = reflection_id in latest.revoked or _is_barred(*manifest, latest)
+            source, settings = manifest[1].source, own.plan.settings
+            is_barred = is_uncounted(source, barred_sources(latest), settings)
+            told["revoked"] = reflection_id in latest.revoked or is_barred
+            is_theirs = is_uncounted(source, uncounted_sources(latest, settings), settings)
+            counts = not (told["revoked"] or is_theirs)
         if letter is not None:
             told["detail"] = f"{letter[1].service} could not use it: {letter[1].reason}"
         elif own is None:
             told |= await self._waiting(name)
         else:
             told |= await (self._applied(name, reflection_id, own) if is_applied else self._in_batch(own))
-            if is_applied and told["revoked"]:
-                told["detail"] += "; it is revoked, or its source is: it does not count"
+            if is_applied and not counts:
+                told["detail"] += f"; {UNCOUNTED}"
         known = {"reflection_id": reflection_id, "playbook": name, "repeats": repeats}
         return ReflectionStatus.model_validate({**known, "state": fate.name.lower(), **told})
 
@@ -254,12 +260,6 @@ def _sent_as(batch: Batch, sent_id: str) -> list[str]:
 
 def _in(batch: Batch, reflection_id: str) -> tuple[Batch, Member] | None:
     return next(((batch, member) for member in batch.members if member.reflection_id == reflection_id), None)
-
-
-def _is_barred(batch: Batch, member: Member, playbook: Playbook) -> bool:
-    """Return whether the source of a batch's member is one of which nothing counts."""
-    counted = names_counted(batch.plan.settings)
-    return any(is_from(member.source, name, counted) for name in barred_sources(playbook))
 
 
 def _attempt(record: Record) -> int:

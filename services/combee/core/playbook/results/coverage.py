@@ -556,13 +556,16 @@ class Coverage:
         claimed = claimed_by(self.result)
         for seen in self.result.seen:
             n = places.get(seen.reflection_id)
-            place = None if n is None else self.covering.get(n)
+            if n is None:
+                yield seen
+                continue
+            place = self.covering.get(n)
             update: dict[str, object] = {
-                "said": n is not None and (seen.reflection_id in claimed or seen.dropped),
+                "said": seen.reflection_id in claimed or seen.dropped,
                 "dropped": n in dropped,
-                "text": self.lessons[n].text[:MAX_DETAIL_CHARS] if n is not None and n in dropped else "",
+                "text": self.lessons[n].text[:MAX_DETAIL_CHARS] if n in dropped else "",
             }
-            if n is not None and place is not None:
+            if place is not None:
                 operation, match = self.statements[place].operation, self.matches[n][place]
                 is_put_in = operation is not None and operation >= own
                 # A proposal that only a model takes for the lesson is no more support for being carried.
