@@ -380,7 +380,14 @@ class Screen:
         return frozenset(one for one in witnesses if entry.id not in self.outdated.get(one, ()))
 
     def _narrowed(self, operation: Operation, known: Mapping[str, Entry]) -> Operation:
-        """Return a MERGE of the entries that enough reflections speak of, if those are two; else it as it is."""
+        """Return a MERGE of the entries that enough reflections speak of, if those are two; else it as it is.
+
+        An entry that says what a consolidation does keeps its own words: others could be padded.
+        """
+        if not operation.evidence and self.rules.weighs:
+            contents = (known[entry_id].content for entry_id in operation.entry_ids if entry_id in known)
+            own = (content for content in contents if same_lesson(content, operation.content))
+            return operation.model_copy(update={"content": next(own, operation.content)})
         if operation.kind != OperationKind.MERGE or not operation.evidence:
             return operation
         kept = tuple(

@@ -182,10 +182,12 @@ def common(content: str, other: str) -> float:
 def unites(content: str, texts: Sequence[str]) -> bool:
     """Return whether a content only says what texts say: it has no word, figure, negation or condition of its own.
 
-    In another order the same words can say the contrary, so most of them stand in the order of one text.
+    So it is no longer than they are together. In another order the same words can say the contrary, so most of them
+    stand in the order of one text.
     """
     return (
-        (_words(content) - _JOINING).issubset(chain.from_iterable(map(_words, texts)))
+        len(content) <= sum(map(len, texts))
+        and (_words(content) - _JOINING).issubset(chain.from_iterable(map(_words, texts)))
         and set(figures(content)).issubset(chain.from_iterable(map(figures, texts)))
         and set(qualifiers(content)).issubset(chain.from_iterable(map(qualifiers, texts)))
         and any(_follows(content, text) for text in texts)
