@@ -46,12 +46,13 @@ async def taught() -> Deployment:
     """Return a playbook with a text that a person imported, and that a batch has rewritten."""
     deployment = Deployment(model=ScriptedModel(writing), method="gepa", batch_size=SIZE)
     async with deployment.running():
-        await deployment.log.produce(
-            command("import", holds="components", counters=False, entries=(FIRST,)), *records(0, hostile=3)
-        )
+        await deployment.log.produce(command("import", holds="components", counters=False, entries=(FIRST,)))
+        await deployment.until(lambda: len(ledger.versions(deployment.log)) == 1)
+        await deployment.log.produce(*records(0, hostile=3))
         await deployment.until(lambda: len(ledger.versions(deployment.log)) == 2)
         await deployment.until(lambda: not ledger.behind(deployment.log))
     assert HOSTILE in text(deployment)
+    assert len(ledger.versions(deployment.log)) == 2
     return deployment
 
 
@@ -61,16 +62,13 @@ def text(deployment: Deployment) -> str:
 
 
 REVOKED = command("revoke", reflection_ids=("r-3",), rules=("source:mallory",))
-EDITED = {"kind": OperationKind.UPDATE, "section": FIRST.section, "entry_ids": (FIRST.id,)}
+REWORDING = {"kind": OperationKind.UPDATE, "section": FIRST.section, "entry_ids": (FIRST.id,)}
+EDIT = command("edit", operations=({**REWORDING, "content": "Be polite"},))
 
 
 @pytest.mark.parametrize(
     "undoing",
-    [
-        REVOKED,
-        command("rollback", version=1),
-        command("edit", operations=({**EDITED, "content": "Be polite"},)),
-    ],
+    [REVOKED, command("rollback", version=1), EDIT],
     ids=["revoke", "rollback", "edit"],
 )
 async def test_a_batch_that_read_a_text_before_it_was_undone_does_not_bring_it_back(
@@ -99,4 +97,25 @@ async def test_what_a_revoked_source_says_later_is_in_no_text() -> None:
         await deployment.until(lambda: "lesson 28" in text(deployment))
         await deployment.until(lambda: not ledger.behind(deployment.log))
     assert "lesson 24" not in text(deployment)
+    assert (await audit(deployment.log)).good
+
+
+@pytest.mark.parametrize("revoked", [2, 12], ids=["of another batch", "of the same batch"])
+async def test_what_is_to_be_asked_again_is_asked_after_a_revocation_too(revoked: int) -> None:
+    deployment = await taught()
+    async with deployment.running(["shuffle", "publish"]):
+        await deployment.log.produce(*records(10))
+        await deployment.until(lambda: len(ledger.batches(deployment.log)) == 2)
+        await deployment.log.produce(EDIT)
+        await deployment.until(lambda: len(ledger.versions(deployment.log)) == 3)
+    async with deployment.running(["scan", "publish"]):
+        await deployment.until(lambda: len(ledger.versions(deployment.log)) == 4)
+        await deployment.log.produce(command("revoke", reflection_ids=(f"r-{revoked}",)))
+        await deployment.until(lambda: len(ledger.versions(deployment.log)) == 5)
+    async with deployment.running():
+        await deployment.until(lambda: "lesson 18" in text(deployment))
+        await deployment.until(lambda: not ledger.behind(deployment.log))
+    asked = {f"lesson {n}" for n in range(10, 10 + SIZE) if n != revoked}
+    assert asked <= {*text(deployment).split("; ")}
+    assert f"lesson {revoked}" not in text(deployment).split("; ")
     assert (await audit(deployment.log)).good

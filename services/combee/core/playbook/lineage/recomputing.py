@@ -137,7 +137,7 @@ class Recomputation:
         if update is None:
             self.entries = self._after_people(before, complete)
         else:
-            self._note(update)
+            self._note(update, complete)
             self.entries = self._after_batch(before, complete, update)
             plan = update.plan
             if self._other.get((plan.playbook, plan.base_version)):
@@ -157,12 +157,17 @@ class Recomputation:
             through = version.through_offset  # what comes later is in batches of this line anyway
             self.pending = {asked: None for asked in self.pending if asked.offset <= through}
 
-    def _note(self, update: Update) -> None:
+    def _note(self, update: Update, made: Playbook) -> None:
+        """Note a batch: what it asked about again, and what it left to be asked about again itself."""
         self._settings = update.plan.settings
         self._manifests.add(update.manifest_offset)
         if update.plan.reason == "revoke":
             seen = {reflection.offset for reflection in update.result.seen}
             self.pending = {asked: None for asked in self.pending if asked.offset not in seen}
+        gone = frozenset(barred(self.barred, update))
+        lost = {one.offset for one in update.result.seen if one.reflection_id in gone}
+        own = (asked for asked in made.again if asked.manifest_offset == update.manifest_offset)
+        self.pending |= {asked: None for asked in own if asked.offset not in lost}
 
     def _elsewhere(self) -> Iterator[Asked]:
         """Yield what was made before the first version that is known."""
