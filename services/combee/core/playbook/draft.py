@@ -159,6 +159,8 @@ class Draft:
     """Of a recomputation: under which ids entries are added, by their content."""
     prefix: str = ""
     """Of new ids."""
+    unheard: set[str] = field(default_factory=set)
+    """Reflections that say what an entry said when their batch read it, and that none says any more."""
     placed: dict[str, str] = field(default_factory=dict)
     """The entries that say what was added, by its content: new ones, and those that said it already."""
 
@@ -464,6 +466,7 @@ def _strengthen_known(draft: Draft, known: Iterable[Known], revoked_ids: frozens
         draft.landing.claim(entry_id, evidence)
     for entry_id, evidence in _by_entry(other, revoked_ids):
         draft.note("dropped", entry_id, f"{len(evidence)} reflections say the same: no such entry any more")
+        draft.unheard.update(evidence)
 
 
 def _by_entry(

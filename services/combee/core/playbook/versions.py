@@ -114,13 +114,16 @@ def after_update(
     audit = retention.audit(result, draft.landed())
     answered = {reflection.offset for reflection in result.seen} if plan.reason == "revoke" else ()
     again = [asked for asked in current.again if asked.offset not in answered]
+    unheard = draft.unheard
     if _is_outdated(current, update, holds):
         draft.note("dropped", "", "what it rewrote has changed: its reflections are asked about again")
-        again += [
-            Asked(offset=reflection.offset, manifest_offset=update.manifest_offset)
-            for reflection in result.seen
-            if reflection.ok and reflection.reflection_id not in gone
-        ]
+        unheard = {one.reflection_id for one in result.seen if one.ok}.difference(gone)
+    # A batch may have read what was revoked meanwhile.
+    again += [
+        Asked(offset=one.offset, manifest_offset=update.manifest_offset)
+        for one in result.seen
+        if one.reflection_id in unheard
+    ]
     changed = current.model_copy(
         update={
             **retention.recent_shares(current, audit),

@@ -1,4 +1,4 @@
-"""What is taken back of a whole text (GEPA) does not come back with a batch that read it, nor with its source."""
+"""What is undone while a batch is under way does not come back with it, and the batch loses no lesson."""
 
 import re
 from collections.abc import Mapping
@@ -118,4 +118,27 @@ async def test_what_is_to_be_asked_again_is_asked_after_a_revocation_too(revoked
     asked = {f"lesson {n}" for n in range(10, 10 + SIZE) if n != revoked}
     assert asked <= {*text(deployment).split("; ")}
     assert f"lesson {revoked}" not in text(deployment).split("; ")
+    assert (await audit(deployment.log)).good
+
+
+async def test_who_repeats_a_lesson_while_its_only_source_is_revoked_is_heard() -> None:
+    deployment = Deployment(batch_size=2)
+    async with deployment.running():
+        said = (reflection(n, key_insight="lesson 1", source=Source(name="mallory")) for n in (0, 1))
+        await deployment.log.produce(*map(outgoing, said))
+        await deployment.until(lambda: len(ledger.versions(deployment.log)) == 1)
+        await deployment.until(lambda: not ledger.behind(deployment.log))
+    async with deployment.running(["shuffle", "publish"]):
+        said = (reflection(n, key_insight="lesson 1", source=Source(name="shop")) for n in (2, 3))
+        await deployment.log.produce(*map(outgoing, said))
+        await deployment.until(lambda: len(ledger.batches(deployment.log)) == 2)
+        revoked = command("revoke", reflection_ids=("r-0", "r-1"), rules=("source:mallory",))
+        await deployment.log.produce(revoked)
+        await deployment.until(lambda: len(ledger.versions(deployment.log)) == 2)
+    assert ledger.latest(deployment.log).entries == ()
+    async with deployment.running():
+        await deployment.until(lambda: bool(ledger.latest(deployment.log).entries))
+        await deployment.until(lambda: not ledger.behind(deployment.log))
+    (entry,) = ledger.latest(deployment.log).entries
+    assert (entry.content, set(entry.evidence)) == ("lesson 1", {"r-2", "r-3"})
     assert (await audit(deployment.log)).good
