@@ -1,5 +1,6 @@
 """What came when: the manifests say it, whatever a producer's clock says, also in a log that was restored."""
 
+import re
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -86,6 +87,17 @@ async def test_a_producers_clock_does_not_decide_what_is_revoked_by_time(ahead_m
     story = await Story(ahead_ms).told()
     for rule, ids in expected(story).items():
         assert await meant(story.log, story.clock, rule) == ids, rule
+
+
+async def test_a_beginning_and_an_end_that_together_mean_everything_are_no_revocation() -> None:
+    story = await Story(0).told()
+    commands = Commands(story.log, LogStore(story.log), story.clock, issued_by="user:ada")
+    since, until = f"since:{story.at(0.5)}", f"until:{story.at(1.5)}"
+    with pytest.raises(RefusedError, match=re.escape(f"write between:{story.at(0.5)}/{story.at(1.5)}")):
+        await commands.revoke(NAME, [since, "source:lab", until])
+    outside = await commands.revoke(NAME, [f"until:{story.at(0.5)}", f"since:{story.at(1.5)}"])
+    assert outside.command is not None
+    assert sorted(outside.command.reflection_ids) == sorted([*FIRST, *WAITING])
 
 
 @wrong_clocks

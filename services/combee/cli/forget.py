@@ -24,7 +24,7 @@ from combee.cli.shared.options import AsJson, Servers, checked_name, checked_pre
 from combee.cli.shared.sending import issuer
 from combee.cli.shared.settings import deployed_settings
 from combee.core.log.erasure.selector import Marker, Selector, Subjects
-from combee.core.log.replaying.selection import FORMS, Selection
+from combee.core.log.replaying.selection import FORMS, Selection, check_apart
 from combee.log.archive import forgetting
 from combee.log.archive.erasing import Wish, is_empty
 from combee.log.archive.forgetting import Place
@@ -152,6 +152,7 @@ def _selector(
             raise typer.BadParameter(str(error)) from error
     try:
         parsed = tuple(map(Selection.parse, rules)) if trace is None else (Selection("id", trace),)
+        check_apart(parsed)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
     return Selector(rules=parsed, playbook=playbook, kind=kind)

@@ -22,6 +22,7 @@ SUBJECT = "Lesson 12"
         (("--trace", "t", "--filter", "source:a"), "give one of"),
         (("--trace", "t"), "name the new prefix"),
         (("--filter", "nothing", "--dry-run"), "selects nothing"),
+        (("--filter", "since:2026-01-01", "--filter", "until:2026-01-02", "--dry-run"), "write between:"),
         (("--subject", "ab", "--dry-run"), "at least 3 characters"),
         (("--subject", "abc", "--playbook", "support/refunds", "--dry-run"), "in all playbooks"),
         (("--trace", "t", "--to", "combee"), "the prefix itself"),

@@ -7,7 +7,7 @@ from typing import Any
 
 from combee.adapters.ports import Log, Record
 from combee.core.batching.plan import calls_again
-from combee.core.log.replaying.selection import TIMED, Selection
+from combee.core.log.replaying.selection import TIMED, Selection, check_apart
 from combee.core.names.identity import MARK, derived_ids, full_name, meant_by, owner_of
 from combee.core.names.sources import NOBODY, KnownSources
 from combee.core.playbook.lineage.branching import learns
@@ -58,11 +58,12 @@ async def meant(
     Raises
     ------
     ValueError
-        If a rule cannot be read, or an id is that of several sources' reflections or runs.
+        If a rule cannot be read, two select everything, or an id is that of several sources' reflections or runs.
     PoisonError
         If looking them up takes longer than a minute.
     """
     rules = {text: rule_of(text) for text in dict.fromkeys(chosen)}
+    check_apart(rules.values())
     current = lines[0]
     source = await partition_of(log, topics.REFLECTIONS, current.name)
     retained_from = (await log.beginnings(source.topic))[source.partition]

@@ -1,6 +1,7 @@
 """Selection of reflections: by source, id, content, or the time their batch closed."""
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal
 
@@ -122,6 +123,22 @@ class Selection:
         """Return whether a time is in the selected range."""
         first, last = self.times_ms
         return first <= at_ms < last
+
+
+def check_apart(rules: Collection[Selection]) -> None:
+    """Refuse a beginning and an end that are meant as one range: each selects by itself, both together everything.
+
+    Raises
+    ------
+    ValueError
+        If there are such rules.
+    """
+    for begin in rules:
+        for end in rules:
+            kinds = begin.kind, end.kind
+            if kinds == ("since", "until") and begin.times_ms[0] < end.times_ms[1]:
+                between = f"between:{begin.value}/{end.value}"
+                raise ValueError(f"'{begin}' and '{end}' together select everything: write {between}")
 
 
 def _timed(rule: Selection) -> Selection:
