@@ -627,6 +627,20 @@ async def test_a_forged_reflection_that_waits_does_not_let_an_honest_one_be_revo
     assert await ids("source:shop", KNOWN) == ("r-1~by~shop", "r-2~by~shop", "r-2", "r-9")
 
 
+@pytest.mark.parametrize("key", [None, b"another"])
+async def test_a_record_under_another_key_is_revoked_by_its_words_as_it_is_learned(key: bytes | None) -> None:
+    deployment = Deployment(batch_size=1, provenance=provenance(), partitions=1)
+    other = outgoing(reflection(2, playbook="support/other", key_insight="other words of Eve"))
+    async with deployment.running():
+        await deployment.log.produce(replace(under("r-1", "words of Eve"), key=key, partition=0))
+        await deployment.log.produce(replace(other, key=NAME.encode(), partition=0))
+        await deployment.until(lambda: ledger.applied(deployment.log) == 1)
+    version, now_ms = ledger.latest(deployment.log), deployment.clock.now_ms()
+    assert [entry.content for entry in version.entries] == ["words of Eve"]
+    chosen = await meant(deployment.log, [version], ["text:words of Eve"], now_ms=now_ms, known=KNOWN)
+    assert chosen.ids == ("r-1",)
+
+
 async def test_revoking_a_source_takes_back_what_counts_as_its_own_and_what_claims_its_name() -> None:
     claim = outgoing(reflection(1, source=Source(name="shop")))
     found = await learned([teaching(0, "shop"), claim, teaching(2)])

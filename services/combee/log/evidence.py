@@ -327,16 +327,16 @@ async def identified(
     source = await partition_of(log, topics.REFLECTIONS, name)
     async with aclosing(log.read(source, start)) as records:
         async for record in records:
-            for reflection in topics.REFLECTIONS.under(name, [record]):
-                if member := members.get(record.offset):
-                    yield record, reflection.model_copy(update={"reflection_id": member.reflection_id})
-                    continue
-                own_id = claimed_identities(reflection.reflection_id, reflection.source, record.headers)[0]
-                claimed = reflection.source
-                if known.can_prove:
-                    claimed = known.effective(
-                        record.topic, record.value or b"", record.headers, claimed
-                    ).source
-                    own_id = identity_of(reflection.reflection_id, owner_of(claimed))
-                if own_id not in batched:
-                    yield record, reflection.model_copy(update={"reflection_id": own_id, "source": claimed})
+            reflection = topics.REFLECTIONS.read_or_none(record)
+            if reflection is None or reflection.playbook != name:  # its record may have another key, or none
+                continue
+            if member := members.get(record.offset):
+                yield record, reflection.model_copy(update={"reflection_id": member.reflection_id})
+                continue
+            own_id = claimed_identities(reflection.reflection_id, reflection.source, record.headers)[0]
+            claimed = reflection.source
+            if known.can_prove:
+                claimed = known.effective(record.topic, record.value or b"", record.headers, claimed).source
+                own_id = identity_of(reflection.reflection_id, owner_of(claimed))
+            if own_id not in batched:
+                yield record, reflection.model_copy(update={"reflection_id": own_id, "source": claimed})

@@ -179,11 +179,13 @@ class ReflectionStatusLookup:
         """Yield the records sent under an id that no batch has covered yet, with their identities."""
         source = await partition_of(self._context.log, topics.REFLECTIONS, name)
         async for record in self._context.log.read(source, start):
-            for reflection in topics.REFLECTIONS.under(name, [record]):
-                claimed = claimed_identities(reflection.reflection_id, reflection.source, record.headers)
-                own_id = next((own_id for own_id in claimed if is_sent_as(own_id, reflection_id)), None)
-                if own_id is not None:
-                    yield own_id, record
+            reflection = topics.REFLECTIONS.read_or_none(record)
+            if reflection is None or reflection.playbook != name:  # its record may have another key, or none
+                continue
+            claimed = claimed_identities(reflection.reflection_id, reflection.source, record.headers)
+            own_id = next((own_id for own_id in claimed if is_sent_as(own_id, reflection_id)), None)
+            if own_id is not None:
+                yield own_id, record
 
     async def _letter(
         self, name: str, reflection_id: str, since_ms: int, attempt: int
