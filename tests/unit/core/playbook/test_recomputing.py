@@ -37,6 +37,7 @@ from support.playbooks import (
 )
 
 RULE = "Opened parcels cost a restocking fee of 15 %"
+OTHER_RULE = "Opened parcels cost a restocking fee of 20 %"
 ENTRY = "str-00001"
 HONEST = ("r-2", "r-3")
 
@@ -78,6 +79,43 @@ def said_again() -> tuple[Update, Update]:
     second = versions.after_update(base, first, budget_tokens=PLENTY, now_ms=0)
     claim = Known(entry_id=ENTRY, evidence=HONEST)
     return first, update(second, seen=[2, 3], known=[claim])
+
+
+def reworded(content: str, said: str, covered: str) -> tuple[Update, Update, Update]:
+    """Return a lesson, its rewording to ``content``, and a batch of which a reflection says what it then ``said``."""
+    made, book = list[Update](), empty("p")
+    rewrite = op(UPDATE, content, ENTRY, evidence=("r-2",))
+    claim = Known(entry_id=ENTRY, evidence=("r-3",), said=trust.said_digest(said))
+    for number, operations in enumerate(([added(RULE, "r-1")], [rewrite], []), 1):
+        one = update(book, *operations, seen=[number], known=[] if operations else [claim])
+        seen = tuple(reflection.model_copy(update={"covered": covered}) for reflection in one.result.seen)
+        made.append(one.model_copy(update={"result": one.result.model_copy(update={"seen": seen})}))
+        book = versions.after_update(book, made[-1], budget_tokens=PLENTY, now_ms=0)
+    return made[0], made[1], made[2]
+
+
+def test_what_another_says_of_reworded_words_stays_next_to_the_former_words() -> None:
+    """The entry said its former words again, and who had repeated the new ones was lost without a word."""
+    left = without(["r-2"], *reworded(OTHER_RULE, OTHER_RULE, "words"))
+    says = [(entry.content, entry.evidence) for entry in left.entries]
+    assert (says, left.mixed) == ([(RULE, ("r-1",)), (OTHER_RULE, ("r-3",))], ())
+    assert len({entry.id for entry in left.entries}) == 2
+
+
+@pytest.mark.parametrize(("retained_from", "fate"), [(0, "again"), (100, "dropped")])
+def test_who_says_reworded_words_by_a_models_word_alone_is_asked_again(retained_from: int, fate: str) -> None:
+    made = reworded(OTHER_RULE, OTHER_RULE, "check")
+    left = without(["r-2"], *made, retained_from=retained_from)
+    (mixed,) = left.mixed
+    assert mixed.fate == fate
+    left = without(["r-2"], *made, retained_from=retained_from, asked=mixed.again)
+    assert [entry.content for entry in left.entries] == [RULE]
+    assert [asked.offset for asked in left.again] == ([3] if fate == "again" else [])
+
+
+def test_who_said_what_an_entry_said_earlier_does_not_bring_back_what_it_said_later() -> None:
+    """With overlapping batches a reflection is about words that a rewrite has replaced meanwhile."""
+    assert without(["r-1", "r-2"], *reworded("Pay all refunds twice", RULE, "words")).entries == ()
 
 
 def test_where_they_have_expired_it_goes_all_the_same_and_it_is_said() -> None:

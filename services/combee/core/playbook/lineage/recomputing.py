@@ -22,6 +22,7 @@ from combee.core.playbook.lineage.branching import learns
 from combee.core.playbook.lineage.evidence import Place, here, ids_here
 from combee.core.playbook.lineage.rejecting import allowed
 from combee.core.playbook.operations import MAX_DETAIL_CHARS
+from combee.core.playbook.sections import slug
 from combee.core.playbook.trust import (
     NO_PROBATION,
     PROPOSED,
@@ -32,10 +33,12 @@ from combee.core.playbook.trust import (
     barred_sources,
     parts,
     rules_of,
+    said_digest,
     supporting,
     with_sources,
 )
 from combee.core.playbook.versions import drafted, holds_after
+from combee.core.text.similarity.lessons import same_lesson
 from combee_schemas.plan import PlanSettings
 from combee_schemas.playbook import Asked, Change, Entry, Playbook
 from combee_schemas.scan import Echo, Known, Operation, OperationKind, Update
@@ -528,16 +531,23 @@ class _Prepared:
         return operation.model_copy(update={"kind": OperationKind.ADD, "entry_ids": (), "section": section})
 
     def _claim(self, claim: Known) -> None:
-        """Let an entry that is gone come back, in its words, for reflections that say the same."""
-        was = self._was.get(claim.entry_id)
-        if was is None or claim.entry_id in self.entries:
+        """Let what an entry said, which is gone or says something else now, come back for who says the same."""
+        was, now = self._was.get(claim.entry_id), self.entries.get(claim.entry_id)
+        if was is None or claim.said not in {"", said_digest(was.content)}:
+            self.known.append(claim)  # it was about other words when it was recorded, too
+            return
+        if now is not None and (now.content == was.content or not claim.said):
             self.known.append(claim)
             return
         left = tuple(reflection_id for reflection_id in claim.evidence if reflection_id not in self.gone)
         if not left:
             return
         is_said = self._is_said(left)
+        again = () if is_said or now is None else self._places(left)
         lost = self._has_expired(left) and not is_said
+        if again and self.whole.asked.issuperset(again):
+            self.whole.pending |= dict.fromkeys(again)
+            return
         words = Operation(kind=OperationKind.ADD, content=was.content, evidence=claim.evidence)
         mixed = Mixed(
             line=self.recorded.plan.playbook,
@@ -545,7 +555,8 @@ class _Prepared:
             kind="known",
             entry_ids=(claim.entry_id,),
             revoked=tuple(reflection_id for reflection_id in was.evidence if reflection_id in self.gone),
-            fate="dropped" if lost else "stays",
+            fate="dropped" if lost else "again" if again else "stays",
+            again=() if lost else again,
         )
         if not is_said:
             self._doubtful.append((words, mixed))
@@ -564,8 +575,18 @@ class _Prepared:
         # Where lessons wait for a quorum it is not known to have one.
         waits = rules_of(self.recorded.plan.settings).quorum > 0
         state = PROPOSED if waits else was.state
-        self.entries[claim.entry_id] = was.model_copy(update={**bare, "state": state})
-        self.known.append(claim)
+        entry_id = claim.entry_id if now is None else self._id_beside(was)
+        comes = was.model_copy(update={**bare, "id": entry_id, "state": state})
+        self.entries.setdefault(entry_id, comes)
+        self.known.append(claim.model_copy(update={"entry_id": entry_id, "said": ""}))
+
+    def _id_beside(self, was: Entry) -> str:
+        """Return the id of what says an entry's former words next to it: of one that does already, or a new one."""
+        same = (entry.id for entry in self.entries.values() if same_lesson(entry.content, was.content))
+        if known := next(same, ""):
+            return known
+        self.whole.next_id += 1
+        return f"{UNGIVEN}{slug(was.section)}-{self.whole.next_id - 1:05d}"
 
 
 def _is_wholly(update: Update, gone: frozenset[str]) -> bool:
