@@ -118,6 +118,26 @@ def test_who_said_what_an_entry_said_earlier_does_not_bring_back_what_it_said_la
     assert without(["r-1", "r-2"], *reworded("Pay all refunds twice", RULE, "words")).entries == ()
 
 
+def test_a_correction_that_went_into_a_revoked_entry_is_shown_without_it() -> None:
+    """It waited for ever, unless somebody said it once more."""
+    made, book = list[Update](), empty("p")
+    corrected = op(UPDATE, RULE, "str-00002", evidence=("r-3", "r-4"))
+    for seen, operations in (
+        ([1, 2], [added(RULE, "r-1"), added(OTHER_RULE, "r-2")]),
+        ([3, 4], [corrected]),
+    ):
+        one = update(book, *operations, seen=seen)
+        team = one.plan.settings.model_copy(update={"trust": "team"})
+        worded = tuple(reflection.model_copy(update={"covered": "words"}) for reflection in one.result.seen)
+        result = one.result.model_copy(update={"seen": worded})
+        plan = one.plan.model_copy(update={"settings": team})
+        made.append(one.model_copy(update={"plan": plan, "result": result}))
+        book = versions.after_update(book, made[-1], budget_tokens=PLENTY, now_ms=0)
+    assert [entry.content for entry in book.entries] == [RULE]
+    (left,) = without(["r-1", "r-2"], *made).entries
+    assert (left.content, left.evidence, left.is_active) == (RULE, ("r-3", "r-4"), True)
+
+
 def test_where_they_have_expired_it_goes_all_the_same_and_it_is_said() -> None:
     left = without(["r-1"], *said_again(), retained_from=100)
     assert (left.entries, [mixed.fate for mixed in left.mixed]) == ((), ["dropped"])

@@ -374,7 +374,10 @@ class Recomputation:
         update: Update,
         gone: Collection[str],
     ) -> None:
-        """Let what agents were shown with support that is not left wait again, and bring back whose place it took."""
+        """Let what agents were shown with support that is not left wait again, and bring back whose place it took.
+
+        What no version has recorded waits or is shown by the support that it has.
+        """
         base = self.recorded.model_copy(update={"entries": tuple(draft.entries.values())})
         screen = Screen.of(base, update, gone)
         policy, supported = update.plan.settings.probation or NO_PROBATION, draft.supported()
@@ -395,6 +398,16 @@ class Recomputation:
                     stays = (one for one in back if one.id in own.rivals)
                     back = [one for one in stays if not candidate.supersedes(one, screen)]
             entries.update((entry.id, entry) for entry in back)
+        for entry_id, own in draft.entries.items():
+            if own.is_active or entry_id in known or entry_id not in entries:
+                continue
+            candidate = Candidate.of(own, supported.get(entry_id, ()), names)
+            linked = [draft.entries[one] for one in (*own.replaces, *own.rivals) if one in draft.entries]
+            # What takes the place of others does so in the next batch.
+            if (why := candidate.waits_for(policy, screen, linked)) or linked:
+                entries[entry_id], _ = candidate.waiting(policy, why, ages=False)
+            else:
+                entries[entry_id] = activated(own)
 
 
 @dataclass(slots=True)
