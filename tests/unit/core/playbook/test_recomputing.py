@@ -136,6 +136,9 @@ def test_a_correction_that_went_into_a_revoked_entry_is_shown_without_it() -> No
     assert [entry.content for entry in book.entries] == [RULE]
     (left,) = without(["r-1", "r-2"], *made).entries
     assert (left.content, left.evidence, left.is_active) == (RULE, ("r-3", "r-4"), True)
+    again = Known(entry_id=ENTRY, evidence=("r-5",), said=trust.said_digest(RULE))
+    (left,) = without(["r-1", "r-2"], *made, update(book, seen=[5], known=[again])).entries
+    assert left.evidence == ("r-3", "r-4", "r-5"), "not in two entries, each with a part of the support"
 
 
 def test_where_they_have_expired_it_goes_all_the_same_and_it_is_said() -> None:

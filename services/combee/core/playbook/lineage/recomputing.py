@@ -588,18 +588,17 @@ class _Prepared:
         # Where lessons wait for a quorum it is not known to have one.
         waits = rules_of(self.recorded.plan.settings).quorum > 0
         state = PROPOSED if waits else was.state
-        entry_id = claim.entry_id if now is None else self._id_beside(was)
+        # One that says it already has the support of both.
+        same = (entry.id for entry in self.entries.values() if same_lesson(entry.content, was.content))
+        entry_id = next(same, "") if claim.said else ""
+        entry_id = entry_id or (claim.entry_id if now is None else self._new_id(was.section))
         comes = was.model_copy(update={**bare, "id": entry_id, "state": state})
         self.entries.setdefault(entry_id, comes)
         self.known.append(claim.model_copy(update={"entry_id": entry_id, "said": ""}))
 
-    def _id_beside(self, was: Entry) -> str:
-        """Return the id of what says an entry's former words next to it: of one that does already, or a new one."""
-        same = (entry.id for entry in self.entries.values() if same_lesson(entry.content, was.content))
-        if known := next(same, ""):
-            return known
+    def _new_id(self, section: str) -> str:
         self.whole.next_id += 1
-        return f"{UNGIVEN}{slug(was.section)}-{self.whole.next_id - 1:05d}"
+        return f"{UNGIVEN}{slug(section)}-{self.whole.next_id - 1:05d}"
 
 
 def _is_wholly(update: Update, gone: frozenset[str]) -> bool:
