@@ -8,7 +8,7 @@ Each step says what to ask (`asked`), asks it (`asking`), and works out what the
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import cast
 
@@ -26,7 +26,7 @@ from combee.scan import asked, worth
 from combee.scan.asked import Part
 from combee.scan.asking import Asking
 from combee.scan.head_start import HeadStart
-from combee_schemas.base import NOTHING_SPENT, Source
+from combee_schemas.base import NOTHING_SPENT
 from combee_schemas.batch import Cluster
 from combee_schemas.plan import Plan, PlanSettings
 from combee_schemas.playbook import Playbook
@@ -53,6 +53,14 @@ def _as_seen_on(base: Playbook, members: Iterable[GroupMember]) -> list[GroupMem
         member.model_copy(update={"reflection": shown.as_seen_on(base, member.reflection)})
         for member in members
     ]
+
+
+def _as_verified(members: Iterable[GroupMember], result: NodeResult) -> Iterable[GroupMember]:
+    """Yield reflections with the sources that shuffle has verified; their records may claim any."""
+    verified = {one.offset: {"source": one.source} for one in result.seen}
+    for member in members:
+        named = member.reflection.model_copy(update=verified.get(member.offset, {"source": None}))
+        yield member.model_copy(update={"reflection": named})
 
 
 # In threads: of a thousand long lessons each step takes longer than a consumer may be silent.
@@ -109,7 +117,7 @@ class Aggregator:
 
     async def group(self, base: Playbook, members: Sequence[GroupMember], index: int = 0) -> NodeResult:
         """Return a level-0 node's result; what counts for nothing is in it, but no model reads it."""
-        unread = self._uncounted(base, {member.offset: member.reflection.source for member in members})
+        unread = self._uncounted(base, members)
         read = [member for member in members if member.offset not in unread]
         parts = list(await self._asked(base, read, waits=index > 0)) if read else []
         if unread:
@@ -122,13 +130,17 @@ class Aggregator:
         control = await self._control() if is_in_doubt else ()
         return worth.of_group(self._method, base, parts, control, note=self._note)
 
-    def _uncounted(self, base: Playbook, sources: Mapping[int, Source | None]) -> frozenset[int]:
+    def _uncounted(self, base: Playbook, members: Sequence[GroupMember]) -> frozenset[int]:
         """Return the offsets of reflections whose sources count for nothing.
 
         In a whole text nobody can tell what is theirs, and a model that obeys theirs drops what others say.
         """
         names = uncounted_sources(base, self._settings)
-        return frozenset(at for at, source in sources.items() if is_uncounted(source, names, self._settings))
+        return frozenset(
+            member.offset
+            for member in members
+            if is_uncounted(member.reflection.source, names, self._settings)
+        )
 
     async def answers(self) -> bool:
         """Return whether the model gives a usable reply about the control, asked in the way of a batch's groups."""
@@ -166,10 +178,9 @@ class Aggregator:
         """
         if result.status == "failed" or not self._checks:
             return unchecked(result)
-        members = _as_seen_on(base, members)
+        members = _as_seen_on(base, _as_verified(members, result))
         level, (_, thresholds) = len(plan.widths), model_and_thresholds(self._settings.embeddings)
-        # What the log has of them names sources that nobody has checked.
-        uncounted = self._uncounted(base, {one.offset: one.source for one in result.seen})
+        uncounted = self._uncounted(base, members)
         coverage = worth.coverage_of(base, result, members, thresholds, uncounted=uncounted)
         embedded = await self._vectors.of(coverage.texts())
         coverage, question = await asyncio.to_thread(_first_question, coverage.embedded(embedded.vectors))

@@ -15,10 +15,10 @@ from combee.core.playbook.versions import empty
 from combee.scan.aggregate import Aggregator
 from combee_schemas.base import Shown, Source, Usage
 from combee_schemas.model import Prompt
-from combee_schemas.plan import PlanSettings, Trust
+from combee_schemas.plan import Plan, PlanSettings, Trust
 from combee_schemas.playbook import Entry, Playbook
 from combee_schemas.reflection import BulletTag
-from combee_schemas.scan import NodeResult, Operation, OperationKind, Partial
+from combee_schemas.scan import GroupMember, NodeResult, Operation, OperationKind, Partial
 from support.models import Answer, ModelClient, ScriptedModel, checked, echo, is_combine, is_control, items
 from support.rows import each_row
 from support.scanned import contents, covered, learned, reflections
@@ -283,6 +283,34 @@ async def test_where_sources_are_proven_one_that_repeats_itself_outvotes_nobody(
             given[n] = given[n].model_copy(update={"source": Source(name=name, proven="secret")})
         result = await learned(keeping(PAID, FREE), given, trust=trust)
         assert (FREE in contents(result)) is is_carried, (names, trust)
+
+
+async def test_a_proof_that_a_record_claims_outvotes_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the root the records are read again from the log, where a producer may have written any source."""
+    check = Aggregator.checked
+
+    async def of_records(
+        aggregator: Aggregator,
+        base: Playbook,
+        plan: Plan,
+        result: NodeResult,
+        members: Sequence[GroupMember],
+    ) -> NodeResult:
+        claiming = [
+            GroupMember(
+                offset=member.offset,
+                reflection=member.reflection.model_copy(
+                    update={"source": Source(name=f"name {member.offset}", proven="secret")}
+                ),
+            )
+            for member in members
+        ]
+        return await check(aggregator, base, plan, result, claiming)
+
+    monkeypatch.setattr(Aggregator, "checked", of_records)
+    given = reflections(PAID, PAID, PAID, FREE, *LESSONS[:6])
+    given[3] = given[3].model_copy(update={"source": Source(name="shop", proven="secret")})
+    assert FREE in contents(await learned(keeping(PAID, FREE), given, trust="team"))
 
 
 async def test_a_lesson_that_several_reflections_word_alike_is_asked_about_once() -> None:
