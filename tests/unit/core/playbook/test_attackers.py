@@ -21,7 +21,7 @@ from combee.core.text.similarity import lessons
 from combee.core.text.similarity.wording import of_long
 from combee.sdk.view import PlaybookView
 from combee_schemas.plan import PlanSettings
-from combee_schemas.playbook import Playbook
+from combee_schemas.playbook import Playbook, Revocation
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import GroupMember, NodeResult, Operation, OperationKind
 from support.playbooks import PLENTY, after_command, command, learned
@@ -164,6 +164,28 @@ def test_who_finds_one_entry_harmful_says_nothing_of_another_that_the_operation_
     teaching.say(ORDER, "x")
     teaching.learn(op(kind, OTHER, teaching.id_of(VICTIM), teaching.id_of(GREETING)))
     assert VICTIM in teaching.shown()
+
+
+def test_who_is_revoked_outvotes_nobody() -> None:
+    other = "Escalate refunds above the limit to the shop"
+    teaching = Teaching(rules=TEAM)
+    revoked = Revocation(rule="source:x", retained_from=0, version=1)
+    teaching.playbook = teaching.playbook.model_copy(update={"revocations": (revoked,)})
+    teaching.say(other, "xb")
+    teaching.say(VICTIM, "a")
+    teaching.learn(op("ADD", other), against=other)
+    assert teaching.shown() == {VICTIM, other}
+
+
+def test_who_is_revoked_calls_no_figure_wrong() -> None:
+    other = LIMIT.replace("500", "300")
+    teaching = knowing(TEAM, LIMIT)
+    revoked = Revocation(rule="source:x", retained_from=0, version=1)
+    teaching.playbook = teaching.playbook.model_copy(update={"revocations": (revoked,)})
+    teaching.say(other, "efg")
+    teaching.say(other, "x", harmful=[teaching.id_of(LIMIT)])
+    teaching.learn(op("UPDATE", other, teaching.id_of(LIMIT)))
+    assert "conflict" in {change.kind for change in teaching.playbook.changes}
 
 
 @both
