@@ -134,13 +134,6 @@ async def test_without_what_was_said_before_a_restart_the_late_outcome_would_fin
     assert found.unplaced == 1
 
 
-async def test_two_processes_at_once_count_each_run_once() -> None:
-    deployment = await said(*SAID)
-    async with deployment.running([CONTROL]), deployment.running([CONTROL]):
-        await deployment.until(lambda: over(deployment))
-    assert statistics(deployment.log) == await expected()
-
-
 async def test_a_trace_that_says_how_it_went_is_an_outcome_before_the_model_is_asked() -> None:
     deployment = Deployment()
     traces = [
