@@ -19,8 +19,9 @@ from combee_schemas.command import Command
 from combee_schemas.playbook import AppliedBatch, Change, Entry, Label, PauseOrder, Playbook
 from combee_schemas.scan import Operation, Update
 
-CONTENT = ("entries", "sections", "counters", "holds", "budget_tokens", "counted_offset", "again")
-"""A version's content, the extent of its tags, and the reflections it lacks; all other fields are bookkeeping."""
+CONTENT = ("entries", "sections", "counters", "holds", "budget_tokens", "counted_offset", "again", "trust")
+"""A version's content, the extent of its tags, the reflections it lacks, and the posture under which the names in it
+counted; all other fields are bookkeeping."""
 
 
 def is_executed(current: Playbook | Label, command: Command, offset: int) -> bool:

@@ -811,6 +811,15 @@ def taught(
     )
 
 
+def without_claims(playbook: Playbook, settings: PlanSettings) -> Playbook:
+    """Return a playbook as a batch with these settings finds it: names that a lab counted were only claimed."""
+    if playbook.trust != "lab" or settings.trust == "lab":
+        return playbook
+    nobody: dict[str, object] = {"sources": (), "harmed": (), "helped": ()}
+    entries = tuple(entry.model_copy(update=nobody) for entry in playbook.entries)
+    return playbook.model_copy(update={"entries": entries, "taught_by": ()})
+
+
 @once_per_version
 def parts(playbook: Playbook) -> Mapping[str, Fraction]:
     """Return each source's part of a playbook's reflections."""

@@ -72,7 +72,7 @@ def saying(playbook: Playbook, content: str) -> Entry:
 
 
 def test_a_playbook_counts_in_how_many_batches_each_source_taught() -> None:
-    made = learned(established(), [], [seen("r-3", "shop"), seen("r-4", "?desk"), seen("r-5")], **TEAM)
+    made = learned(established(**TEAM), [], [seen("r-3", "shop"), seen("r-4", "?desk"), seen("r-5")], **TEAM)
     assert made.taught_by == (
         TaughtBy(name="shop", batches=3, reflections=3),
         TaughtBy(name=UNPROVEN, batches=1, reflections=2),

@@ -12,7 +12,7 @@ from combee.core.playbook.lineage.recomputing import Recomputation
 from combee.core.playbook.trust import REPLACED, names_counted, parts, trust_text
 from combee.core.playbook.versions import empty
 from combee_schemas.base import Source
-from combee_schemas.plan import PlanSettings
+from combee_schemas.plan import PlanSettings, Probation
 from combee_schemas.playbook import Entry, Playbook, TaughtBy
 from combee_schemas.reflection import BulletTag
 from combee_schemas.scan import Conflict, Operation, Seen
@@ -500,3 +500,33 @@ def test_a_playbook_tells_its_posture_and_whether_anybody_proves_who_they_are() 
     assert trust_text(taught(PLAIN, "a", trust="lab")) == "lab: everything counts at once"
     assert [source.name for source in taught(PLAIN, "", "?shop").taught_by] == [UNPROVEN]
     assert changes(taught(PLAIN, "shop"))
+
+
+# ---- from a lab
+
+
+@pytest.mark.parametrize("rules", [TEAM, PUBLIC], ids=["team", "public"])
+def test_names_that_a_lab_counted_are_no_support_once_names_need_a_proof(rules: dict[str, Any]) -> None:
+    waiting = taught(PLAIN, *["?a", "?b", "?c", "?d"], trust="lab", probation=Probation(reflections=8))
+    assert (states(waiting), waiting.entries[0].sources) == ({PLAIN: "proposed"}, ("a", "b", "c", "d"))
+    after = learned(waiting, [], [seen(20, "x")], **rules)
+    assert (after.entries[0].sources, [one.name for one in after.taught_by]) == ((), ["x"])
+    assert rules is TEAM or states(after) == {PLAIN: "proposed"}
+
+
+def test_who_claimed_in_a_lab_that_an_entry_harmed_is_no_witness_for_its_removal_in_public() -> None:
+    base = taught(PLAIN, *"abcd", trust="lab")
+    claimed = [seen(10 + n, f"?{name}", (ID, "harmful")) for n, name in enumerate("efghi")]
+    harmed = learned(base, [], claimed, trust="lab")
+    assert harmed.entries[0].harmed == ("e", "f", "g", "h", "i")
+    removal = Operation(kind=REMOVE, entry_ids=(ID,), evidence=("r-20",))
+    for before in (harmed, rolled_back(harmed)):
+        assert states(learned(before, [removal], [seen(20, "x", (ID, "harmful"))], **PUBLIC)) == {
+            PLAIN: "active"
+        }
+
+
+def rolled_back(playbook: Playbook) -> Playbook:
+    """Return a public version after which a person has rolled back to one of a lab."""
+    later = learned(playbook, [], [seen(30, "y")], **PUBLIC)
+    return after_command(command("rollback", version=playbook.version), later, playbook)
