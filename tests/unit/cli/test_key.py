@@ -43,6 +43,15 @@ def test_a_gateway_key_lets_its_holder_in_and_only_the_hash_is_kept(tmp_path: Pa
     assert ["playbooks:admin" in each for each in scopes] == [False, True]
 
 
+def test_a_gateway_key_is_said_to_prove_nothing_without_the_services_secret(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = "".join(run("key", "support-bot").stderr.split())
+    assert f"COMBEE_SOURCES_FILE={tmp_path / 'data' / 'sources.toml'}" in said
+    monkeypatch.setenv("COMBEE_SOURCES_FILE", str(tmp_path / "data" / "sources.toml"))
+    assert "COMBEE_SOURCES_FILE" not in run("key", "alice").stderr
+
+
 def test_a_gateway_on_a_free_port_has_no_port_before_it_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COMBEE_GATEWAY_PORT", "0")
     made = run("key", "support-bot")

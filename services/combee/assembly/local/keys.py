@@ -64,15 +64,20 @@ def new_key(settings: Settings, name: str, *, admin: bool, url: str) -> NewKey:
     OSError
         If a file cannot be written.
     """
-    path, key = keys_path(settings), secrets.token_urlsafe(KEY_BYTES)
+    path, key, sources = keys_path(settings), secrets.token_urlsafe(KEY_BYTES), sources_path(settings)
     _check_new(name, (known["name"] for known in _read(path).get("keys", ())), path, longest=LONGEST_KEY_NAME)
-    _with_services_secret(sources_path(settings))
+    _with_services_secret(sources)
+    is_set = settings.sources.sources_file is not None
+    proving = (
+        "" if is_set else f", and for all services COMBEE_SOURCES_FILE={sources}, or its name is not proven"
+    )
     _append(path, _key_text(name, key, (*AGENT, *(ADMIN if admin else ()))))
     return NewKey(
         name=f"key:{name}",
         path=path,
         lines=(f"export COMBEE_GATEWAY_URL={url}", f"export COMBEE_GATEWAY_KEY={key}"),
-        reload=_reload("COMBEE_GATEWAY_KEYS_FILE", path, settings.gateway.gateway_keys_file is not None),
+        reload=_reload("COMBEE_GATEWAY_KEYS_FILE", path, settings.gateway.gateway_keys_file is not None)
+        + proving,
     )
 
 
