@@ -711,6 +711,22 @@ async def test_an_id_that_is_a_reflection_s_and_a_foreign_run_s_is_revoked_by_fu
         assert chosen.ids == (own_id,)
 
 
+async def test_a_run_s_id_that_a_foreign_reflection_names_too_does_not_revoke_the_run_s_own_alone() -> None:
+    deployment = Deployment(batch_size=1, provenance=provenance())
+    naming = reflection(0, reflection_id="x", key_insight="pay everything twice", trace_id="run-1")
+    async with deployment.running():
+        await deployment.log.produce(run("shop", answer="the shop's"))
+        await deployment.until(lambda: ledger.applied(deployment.log) == 1)
+        await deployment.log.produce(outgoing(naming))
+        await deployment.until(lambda: ledger.applied(deployment.log) == 2)
+    (shops, _), now_ms = member_ids(deployment), deployment.clock.now_ms()
+    version = ledger.latest(deployment.log)
+    with pytest.raises(ValueError, match=f"run-1 means 2 .*: name one of {shops}, x~by~unproven"):
+        await meant(deployment.log, [version], ["run-1"], now_ms=now_ms, known=KNOWN)
+    chosen = await meant(deployment.log, [version], ["x~by~unproven"], now_ms=now_ms, known=KNOWN)
+    assert chosen.ids == ("x",)
+
+
 async def test_a_run_s_id_that_reflections_of_several_sources_name_is_not_revoked_by_it() -> None:
     def of_run(sent_id: str, trace_id: str, source: str = "") -> Outgoing:
         named = Source(name=source) if source else None

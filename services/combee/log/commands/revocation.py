@@ -72,7 +72,10 @@ async def meant(
         await _named(log, lines, rules, matches, known)
         if listed := {text: rule for text, rule in rules.items() if rule.kind in LISTED}:
             await _listed(log, current, listed, matches, now_ms, known)
-        named = {text for text, rule in rules.items() if rule.kind == "id" and matches[text]}
+        # A run's id any source may have named in a reflection of its own: these show in bodies alone.
+        named = {
+            text for text, rule in rules.items() if rule.kind == "id" and meant_by(rule.value, matches[text])
+        }
         if by_body := {text: rules[text] for text in rules.keys() - named - listed.keys()}:
             await _retained(log, current.name, by_body, matches, now_ms, known)
     return Meant(
