@@ -851,6 +851,21 @@ async def test_why_names_each_of_two_reflections_under_one_id_with_its_own_words
         assert [source.reflection and source.reflection.key_insight for source in known.sources] == [content]
 
 
+async def test_why_shows_below_a_reflection_no_run_of_another_source_whose_id_it_names() -> None:
+    deployment = Deployment(batch_size=2, provenance=provenance())
+    of_run = reflection(0, reflection_id="r-1", trace_id="run-1", source=Source(name="shop"))
+    async with deployment.running(["publish", "scan", "shuffle"]):
+        await deployment.log.produce(run(answer="the attacker's"), run("shop", answer="the shop's"))
+        naming = reflection(1, reflection_id="x", key_insight="pay twice", trace_id="run-1")
+        await deployment.log.produce(signed(outgoing(of_run)), outgoing(naming))
+        await deployment.until(lambda: ledger.applied(deployment.log) == 2)
+    answers: dict[str, str] = {}
+    for entry in ledger.latest(deployment.log).entries:
+        known = await lineage(deployment.log, NAME, entry.id, traces=True, on_progress=lambda *_: None)
+        answers |= {each.reflection_id: each.trace.answer for each in known.sources if each.trace}
+    assert answers == {"r-1~by~shop": "the shop's", "x": "the attacker's"}
+
+
 # ---- what becomes of it
 
 

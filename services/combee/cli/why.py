@@ -181,6 +181,6 @@ def _source_lines(source: Source, of_line: str) -> Iterator[Text]:
         )
     elif reflection.trace_id:
         yield Text(
-            printable(f"  from run {name_text(reflection.trace_id)}, which is no longer in the log"),
+            printable(f"  from run {name_text(reflection.trace_id)}, which is not, or no longer, in the log"),
             style="dim",
         )

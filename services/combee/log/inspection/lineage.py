@@ -10,13 +10,14 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from combee.adapters.ports import FatalError, Log, TopicPartition
-from combee.core.names.identity import fingerprint
+from combee.core.names.identity import fingerprint, owner_of
 from combee.core.playbook.lineage.evidence import Place, ancestry, began_with, place
 from combee.log.evidence import Taught, places_of, with_evidence
 from combee.log.history import messages, partition_of, reflections_at
 from combee_schemas import base, topics
 from combee_schemas.base import playbook_of
 from combee_schemas.playbook import Change, ChangeKind, Entry, Playbook
+from combee_schemas.records import PROOF_HEADER, header
 from combee_schemas.reflection import Reflection
 from combee_schemas.topics import key_of
 from combee_schemas.trace import Trace
@@ -165,7 +166,9 @@ async def _sources(
     own_ids = {taught.offset: reflection_id for reflection_id, (_, taught) in places.items()}
     read = await reflections_at(log, name, own_ids)
     reflections = {reflection.reflection_id: reflection for reflection in read.values()}
-    wanted = {run for reflection in reflections.values() if (run := _run_of(reflection))}
+    owners = {reflection_id: owner_of(taught.source) for reflection_id, (_, taught) in places.items()}
+    runs = {own_id: _run_of(reflection, owners.get(own_id, "")) for own_id, reflection in reflections.items()}
+    wanted = {run for run in runs.values() if run}
     by_run = await _traces(log, name, wanted, on_progress) if traces else {}
     return [
         Source(
@@ -174,15 +177,20 @@ async def _sources(
             sequence=places[reflection_id][1].sequence if reflection_id in places else None,
             reflection=(reflection := reflections.get(reflection_id)),
             taught_by=_taught_by(places.get(reflection_id), reflection),
-            trace=by_run.get(_run_of(reflection)) if reflection else None,
+            trace=by_run.get(runs.get(reflection_id)),
         )
         for reflection_id, line in lines.items()
     ]
 
 
-def _run_of(reflection: Reflection) -> tuple[str, str] | None:
-    """Return the id of a reflection's trace and its fingerprint, empty if unknown; None: it has no trace."""
-    return (reflection.trace_id, reflection.trace_digest) if reflection.trace_id else None
+def _run_of(reflection: Reflection, owner: str) -> tuple[str, str] | None:
+    """Return the id of a reflection's trace and its fingerprint, its sender if unknown; None: it has no trace."""
+    return (reflection.trace_id, reflection.trace_digest or _sent_by(owner)) if reflection.trace_id else None
+
+
+def _sent_by(owner: str) -> str:
+    """Return what stands for a sender, no fingerprint: any source may name another's run, or use its id first."""
+    return f"by {owner}"
 
 
 def _taught_by(place: tuple[str, Taught] | None, reflection: Reflection | None) -> base.Source | None:
@@ -217,12 +225,12 @@ async def _traces(
 ) -> dict[tuple[str, str] | None, Trace]:
     """Return a playbook's traces by id and fingerprint; only the partitions of their keys are read.
 
-    If the fingerprint is unknown, the first trace under the id counts.
+    If the fingerprint is unknown, the first trace of the reflection's source under the id counts.
     """
     topic = topics.TRACES.name
     ids: dict[str, set[str]] = {}
-    for trace_id, digest in runs:
-        ids.setdefault(trace_id, set()).add(digest)
+    for trace_id, link in runs:
+        ids.setdefault(trace_id, set()).add(link)
     numbers = {(await partition_of(log, topics.TRACES, trace_id)).partition for trace_id in ids}
     first, ends = await log.beginnings(topic), await log.ends(topic)
     total, read = sum(ends[number] - first[number] for number in numbers), 0
@@ -236,6 +244,8 @@ async def _traces(
             if key in ids:
                 for trace in topics.TRACES.under(key, [record]):
                     if (trace.playbook, trace.trace_id) == (name, key):
-                        for digest in ids[key] & {"", fingerprint(trace)}:
-                            traces.setdefault((key, digest), trace)
+                        is_signed = header(record.headers, PROOF_HEADER) is not None
+                        owner = trace.source.name if trace.source and is_signed else ""
+                        for link in ids[key] & {_sent_by(owner), fingerprint(trace)}:
+                            traces.setdefault((key, link), trace)
     return traces
