@@ -141,6 +141,21 @@ def test_a_correction_that_went_into_a_revoked_entry_is_shown_without_it() -> No
     assert left.evidence == ("r-3", "r-4", "r-5"), "not in two entries, each with a part of the support"
 
 
+def test_what_a_person_removed_in_revoked_words_comes_back_in_the_words_before() -> None:
+    """The removal was of the words that are revoked; the lesson of others went with them for good."""
+    first, second, _ = reworded(OTHER_RULE, OTHER_RULE, "words")
+    taught = versions.after_update(empty("p"), first, budget_tokens=PLENTY, now_ms=0)
+    bad = versions.after_update(taught, second, budget_tokens=PLENTY, now_ms=0)
+    removal = command("edit", operations=(op(REMOVE, "", ENTRY),))
+    edited = executing.after_command(bad, removal, 1, target=None, budget_tokens=PLENTY, now_ms=0)
+    assert edited.entries == ()
+    for revoked, says in ((["r-2"], [RULE]), (["r-1", "r-2"], []), (["r-9"], [])):
+        book = Recomputation(empty("p"), edited.model_copy(update={"revoked": tuple(revoked)}), next_id=9)
+        for version, one in ((taught, first), (bad, second), (edited, None)):
+            book.follow(version, one)
+        assert [entry.content for entry in book.result(budget_tokens=PLENTY).entries] == says
+
+
 def test_where_they_have_expired_it_goes_all_the_same_and_it_is_said() -> None:
     left = without(["r-1"], *said_again(), retained_from=100)
     assert (left.entries, [mixed.fate for mixed in left.mixed]) == ((), ["dropped"])

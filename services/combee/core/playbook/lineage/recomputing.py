@@ -270,10 +270,13 @@ class Recomputation:
                 entries[entry.id] = now[entry.id]
         if after.origin in WHOLLY_NEW:
             return entries
+        there = {entry.id for entry in after.entries}
         back = {
             entry_id: entry
             for entry_id, entry in self.entries.items()
-            if entry_id not in entries and entry_id not in out and entry_id not in was
+            # A person who removed another lesson has not removed this one.
+            if entry_id not in there | out
+            and (entry_id not in was or not same_lesson(was[entry_id].content, entry.content))
         }
         return {**entries, **{entry.id: entry for entry in allowed(back.values(), after)}}
 
