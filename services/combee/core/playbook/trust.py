@@ -332,10 +332,13 @@ class Screen:
                 refused.append(Refused(operation=part, why="too few of the reflections speak of it"))
             why = self._too_few_for(operation, known)
             if self.rules.weighs and not (why or operation.evidence):
-                # Each operation of a consolidation is weighed against the entries as they were.
-                taken = sorted(united.intersection(operation.entry_ids))
+                # Each operation of a consolidation is weighed against the entries as they were. What says its words
+                # already becomes one with its entries.
+                saying = (one.id for one in base.entries if same_lesson(one.content, operation.content))
+                touched = {*operation.entry_ids, *saying}
+                taken = sorted(united & touched)
                 why = f"another operation changes {', '.join(taken)}" if taken else ""
-                united.update(operation.entry_ids)
+                united |= touched
             if not why or strengthens(operation, known):
                 passed.append(operation)
                 continue
