@@ -385,7 +385,7 @@ def apply_operations(
         entry_id
         for operation in winners
         for entry_id in operation.entry_ids
-        if born == PROPOSED
+        if (by_hand or born == PROPOSED)
         and (entry := draft.entries.get(entry_id))
         and not same_lesson(entry.content, operation.content)
     }

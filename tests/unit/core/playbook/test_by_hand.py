@@ -23,6 +23,7 @@ from combee_schemas.reflection import BulletTag
 from combee_schemas.scan import Operation, Seen, Update
 from support.playbooks import (
     ADD,
+    BASE,
     MERGE,
     PLENTY,
     REMOVE,
@@ -508,3 +509,11 @@ def test_who_fills_the_first_batch_after_an_import_is_not_its_only_source(kind: 
     book = imported(RULE, sources=[])
     operation, reflections = said(kind, "mallory", "mallory", "mallory")
     assert only(learned(book, [operation], reflections)).content == RULE
+
+
+def test_a_person_who_moves_a_text_to_another_entry_loses_neither_text() -> None:
+    """The entry became one with that whose words it got, and went with these words."""
+    first, second = BASE.entries[0].id, BASE.entries[1].id
+    moves = (op(UPDATE, "two", first), op(UPDATE, "three", second))
+    after = after_command(command("edit", operations=moves))
+    assert [entry.content for entry in after.entries] == ["two", "three", "seven"]
