@@ -1,5 +1,6 @@
 """``combee key``: a key or a secret in a file for its owner alone, and the two lines that an agent needs."""
 
+import sys
 import tomllib
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 
 from combee.assembly.backends import known_sources
 from combee.assembly.local.admin_key import admin_key
-from combee.assembly.local.keys import with_keys
+from combee.assembly.local.keys import known_here, with_keys
 from combee.core.names.sources import MAX_KEY_NAME, secret_proof
 from combee.gateway.access.keys import keyring
 from combee.process.settings.loading import load_settings
@@ -113,6 +114,19 @@ def test_a_file_that_others_may_write_is_not_believed(tmp_path: Path) -> None:
     file = tmp_path / "data" / "keys.toml"
     file.chmod(0o666)
     assert "can be written by everybody" in " ".join(run("key", "desk").stderr.split())
+
+
+def test_what_proves_sources_here_is_the_configured_file_or_this_user_s_or_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert known_here(load_settings()).sources_file is None
+    lines("shop", "--kafka")
+    assert known_here(load_settings()).sources_file == tmp_path / "data" / "sources.toml"
+    own = tmp_path / "own.toml"
+    own.touch()
+    assert known_here(load_settings(sources_file=own)).sources_file == own
+    monkeypatch.setitem(sys.modules, "platformdirs", None)
+    assert known_here(load_settings()).sources_file is None
 
 
 def test_with_keys_everybody_needs_one_and_the_admin_has_one() -> None:

@@ -50,7 +50,10 @@ def known_here(settings: Settings) -> SourceSettings:
 
     Without it a command takes a forged proof of what waits for its batch for a real one.
     """
-    path = sources_path(settings)
+    try:
+        path = sources_path(settings)
+    except ModuleNotFoundError:  # the embedded broker's extra: there is no folder of this user
+        return settings.sources
     return settings.sources.model_copy(update={"sources_file": path}) if path.exists() else settings.sources
 
 

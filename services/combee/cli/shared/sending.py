@@ -5,7 +5,6 @@ import os
 import socket
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from combee.adapters.clock import SystemClock
 from combee.adapters.ports import Clock, FatalError, Log
@@ -84,7 +83,7 @@ async def carry_out(
             log,
             SystemClock(),
             embeds=settings.model.embedding_model is not None,
-            known=partial(known_sources, known_here(settings)),
+            known=lambda: known_sources(known_here(settings)),
         )
         try:
             prepared = await decide(log, commands)
