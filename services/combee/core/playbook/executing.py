@@ -60,7 +60,7 @@ def after_command(
             changed = _edited(current, command, budget_tokens)
         case "revoke":
             changed = _recomputed(with_revocation(current, command), recomputed, budget_tokens)
-            changed = _begun_anew(changed, current)
+            changed = _begun_anew(without_rejected(changed, current), current)
         case "rollback" if target is not None:
             changed = _with_content_of(current, target, recomputed, budget_tokens, rejected_by=current)
             change = Change(kind="rollback", detail=evidence.RESTORED.format(version=target.version))

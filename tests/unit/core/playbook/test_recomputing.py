@@ -18,7 +18,7 @@ from combee.core.playbook.versions import empty
 from combee_schemas import topics
 from combee_schemas.base import Message, Source
 from combee_schemas.plan import PlanSettings, Probation
-from combee_schemas.playbook import Asked, Playbook, Revocation
+from combee_schemas.playbook import Asked, Playbook, Rejected, Revocation
 from combee_schemas.records import Record
 from combee_schemas.reflection import BulletTag
 from combee_schemas.scan import Known, Operation, Seen, Update
@@ -154,6 +154,21 @@ def test_what_a_person_removed_in_revoked_words_comes_back_in_the_words_before()
         for version, one in ((taught, first), (bad, second), (edited, None)):
             book.follow(version, one)
         assert [entry.content for entry in book.result(budget_tokens=PLENTY).entries] == says
+
+
+def test_a_revoked_correction_does_not_bring_back_what_a_person_rejected() -> None:
+    first, second, _ = reworded(OTHER_RULE, OTHER_RULE, "words")
+    taught = versions.after_update(empty("p"), first, budget_tokens=PLENTY, now_ms=0)
+    book = versions.after_update(taught, second, budget_tokens=PLENTY, now_ms=0)
+    rejected = Rejected(entry_id="misc-00007", said=trust.said_digest(RULE))
+    book = book.model_copy(update={"rejected": (rejected,)})
+    revoke = command("revoke", reflection_ids=("r-2",))
+    left = without(["r-2"], first, second)
+    assert [entry.content for entry in left.entries] == [RULE]
+    made = executing.after_command(
+        book, revoke, 1, target=None, budget_tokens=PLENTY, now_ms=0, recomputed=left
+    )
+    assert made.entries == ()
 
 
 def test_where_they_have_expired_it_goes_all_the_same_and_it_is_said() -> None:
