@@ -171,6 +171,30 @@ def test_a_revoked_correction_does_not_bring_back_what_a_person_rejected() -> No
     assert made.entries == ()
 
 
+def test_what_comes_under_the_id_of_something_that_waits_has_the_support_of_its_own_words() -> None:
+    """It had the support of the revoked words, none: four more sources had to say what four had said."""
+    made, book = list[Update](), empty("p")
+    by_four = ("r-3", "r-4", "r-5", "r-6")
+    for ids, operations in (
+        (("r-1", "r-2"), [added(OTHER_RULE, "r-1"), added("Opened parcels cost a fee", "r-2")]),
+        (by_four, [op(UPDATE, RULE, ENTRY, evidence=by_four), op(UPDATE, RULE, "str-00002")]),
+    ):
+        seen = tuple(
+            Seen(
+                reflection_id=one,
+                offset=int(one[2:]),
+                covered="words",
+                source=Source(name=one, proven="secret"),
+            )
+            for one in ids
+        )
+        made.append(update_of(book, operations, seen, trust="public", colluders=3))
+        book = versions.after_update(book, made[-1], budget_tokens=PLENTY, now_ms=0)
+    assert [entry.is_active for entry in book.entries] == [True, False]
+    (left,) = without(["r-1", "r-2"], *made).entries
+    assert (left.content, left.evidence, left.is_active) == (RULE, by_four, True)
+
+
 def test_where_they_have_expired_it_goes_all_the_same_and_it_is_said() -> None:
     left = without(["r-1"], *said_again(), retained_from=100)
     assert (left.entries, [mixed.fate for mixed in left.mixed]) == ((), ["dropped"])

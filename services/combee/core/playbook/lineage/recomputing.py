@@ -402,7 +402,9 @@ class Recomputation:
                     back = [one for one in stays if not candidate.supersedes(one, screen)]
             entries.update((entry.id, entry) for entry in back)
         for entry_id, own in draft.entries.items():
-            if own.is_active or entry_id in known or entry_id not in entries:
+            there = known.get(entry_id)
+            is_recorded = there is not None and not _waits_in_other_words(there, own)
+            if own.is_active or is_recorded or entry_id not in entries:
                 continue
             candidate = Candidate.of(own, supported.get(entry_id, ()), names)
             linked = [draft.entries[one] for one in (*own.replaces, *own.rivals) if one in draft.entries]
@@ -655,7 +657,8 @@ def _as_old(entry: Entry, recorded: Entry) -> Entry:
 
 def _in_state(entry: Entry, was: Entry | None, recorded: Entry, gone: Collection[str]) -> Entry:
     """Return an entry in the state that a version gave it; one that this version did not change stays."""
-    if was is not None and was.state == recorded.state != entry.state:
+    is_unchanged = was is not None and was.state == recorded.state != entry.state
+    if is_unchanged or _waits_in_other_words(recorded, entry):
         return entry
     support = tuple(reflection_id for reflection_id in recorded.support if reflection_id not in gone)
     return entry.model_copy(
@@ -665,3 +668,8 @@ def _in_state(entry: Entry, was: Entry | None, recorded: Entry, gone: Collection
             "unsupported_batches": recorded.unsupported_batches,
         }
     )
+
+
+def _waits_in_other_words(recorded: Entry, entry: Entry) -> bool:
+    """Return whether a version's entry waits and says another lesson: its support is not this one's."""
+    return not recorded.is_active and not same_lesson(recorded.content, entry.content)
