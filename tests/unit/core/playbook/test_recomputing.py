@@ -25,6 +25,7 @@ from combee_schemas.scan import Known, Operation, Seen, Update
 from combee_schemas.topics import AnyTopic
 from support.playbooks import (
     ADD,
+    MERGE,
     PLENTY,
     REFLECTIONS,
     REMOVE,
@@ -631,3 +632,36 @@ def test_what_is_revoked_goes_although_runs_were_erased_behind_an_entry_before_i
     assert [len(version.entries) for version, _ in history] == [0, 2]
     left = _recomputed(history, barring(history[-1][0], "r-1", rule="source:lab"), PLENTY)
     assert [(entry.id, entry.content) for entry in left.entries] == [(ENTRY, RULE)]
+
+
+def test_who_repeats_a_lesson_under_the_id_of_a_revoked_entry_that_it_was_merged_into_supports_it() -> None:
+    """Its sources were split among two entries that said the same, and neither had a quorum."""
+    lessons = "Ask for the order number first", "Ask for the order number first, and pay twice"
+    history, updates = [empty("p")], list[Update]()
+
+    def learn(made: Update, **plan: object) -> None:
+        seen = (one.model_copy(update={"covered": "words"}) for one in made.result.seen)
+        plan |= {"settings": PlanSettings(trust="public", colluders=1)}
+        updates.append(
+            made.model_copy(
+                update={
+                    "plan": made.plan.model_copy(update=plan),
+                    "result": made.result.model_copy(update={"seen": tuple(map(_proven, seen))}),
+                }
+            )
+        )
+        history.append(versions.after_update(history[-1], updates[-1], budget_tokens=PLENTY, now_ms=0))
+
+    honest, hostile = "str-00001", "str-00002"
+    learn(update(history[-1], added(lessons[0], "r-2", "r-3"), added(lessons[1], "r-1"), seen=[1, 2, 3]))
+    merge = op(MERGE, lessons[0], hostile, honest)
+    learn(update(history[-1], merge, seen=[]), reason="consolidate", reflections=0)
+    learn(update(history[-1], seen=[4, 5], known=[Known(entry_id=hostile, evidence=("r-4", "r-5"))]))
+    assert [entry.id for entry in history[-1].entries] == [hostile]
+    (entry,) = without(["r-1"], *updates).entries
+    assert (entry.id, entry.content) == (honest, lessons[0])
+    assert set(entry.sources) == {"shop-2", "shop-3", "shop-4", "shop-5"}
+
+
+def _proven(seen: Seen) -> Seen:
+    return seen.model_copy(update={"source": Source(name=f"shop-{seen.offset}", proven="key")})

@@ -595,8 +595,7 @@ class _Prepared:
         state = PROPOSED if waits else was.state
         # One that says it already has the support of both.
         same = (entry.id for entry in self.entries.values() if same_lesson(entry.content, was.content))
-        entry_id = next(same, "") if claim.said else ""
-        entry_id = entry_id or (claim.entry_id if now is None else self._new_id(was.section))
+        entry_id = next(same, "") or (claim.entry_id if now is None else self._new_id(was.section))
         comes = was.model_copy(update={**bare, "id": entry_id, "state": state})
         self.entries.setdefault(entry_id, comes)
         self.known.append(claim.model_copy(update={"entry_id": entry_id, "said": ""}))
