@@ -348,6 +348,24 @@ def test_a_consolidation_takes_no_room_by_words_that_say_nothing(what: str) -> N
 
 
 @both
+@pytest.mark.parametrize("said_first", [True, False])
+def test_who_says_a_lesson_does_not_support_its_contrary_in_which_small_words_change_places(
+    rules: Mapping[str, Any], *, said_first: bool
+) -> None:
+    """Words such as "our" and "its" counted for nothing, wherever they stood."""
+    lesson, contrary = "Follow our policy, not its policy", "Follow its policy, not our policy"
+    teaching = knowing(rules, OTHER)
+    if said_first:
+        teaching.say(contrary, "x")
+        teaching.learn()
+    teaching.say(lesson, "abcd")
+    teaching.say(ORDER, "x")
+    teaching.learn(*([] if said_first else [op("ADD", contrary)]))
+    assert lesson in teaching.shown()
+    assert all(set(one.sources) <= {"x"} for one in teaching.playbook.entries if one.content == contrary)
+
+
+@both
 def test_a_check_calls_word_is_no_support_for_a_groups_proposal_that_rides_on_a_lesson(
     rules: Mapping[str, Any],
 ) -> None:

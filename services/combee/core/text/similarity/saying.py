@@ -45,8 +45,8 @@ _TURNS = NEGATIONS | {"avoid", "except", "nobody", "nothing", "nowhere", "only",
 _STOPS = frozenset({".", "?"})
 _EMPTY = frozenset({"it", "its", "must", "our", "please", "that", "these", "this", "those", "very", "will"})
 """Words without which a sentence says the same; "we" and "you" say who is meant, "should" and "were" may say "if"."""
-_BEING = frozenset({"are", "be", "been", "is", "was"})
-"""Words that stand for each other; without one "who are reported" would be "who reported"."""
+_BEING = frozenset({"are", "be", "is"})
+"""Words that stand for each other, as "was" does not; without one "who are reported" would be "who reported"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +178,11 @@ def _says(text: str, lesson: str) -> bool:
     if same_lesson(text, lesson):
         return True
     wanted = _sentences(lesson)
-    return bool(wanted) and wanted == _sentences(text) and _has_the_same_exact_words(text, lesson)
+    is_said = bool(wanted) and wanted == _sentences(text) and _has_the_same_exact_words(text, lesson)
+    # What is empty may be left out, and not change its place: "our policy, not its" is not "its policy, not our".
+    shorter, longer = sorted((_evened(text), _evened(lesson)), key=len)
+    left = iter(longer)
+    return is_said and all(word in left for word in shorter)
 
 
 def _has_other_figures(text: str, lesson: str) -> bool:
@@ -211,6 +215,11 @@ def _stems(text: str) -> Sequence[str]:
     ]
 
 
+def _evened(text: str) -> list[str]:
+    """Return all words of a text, of those that stand for each other the same one."""
+    return ["is" if word in _BEING else word for word in wording(text).words]
+
+
 def _sentences(text: str) -> tuple[Sentence, ...]:
     return _sentences_of(text) if len(text) <= SHORT else _sentences_of.__wrapped__(text)
 
@@ -219,9 +228,9 @@ def _sentences(text: str) -> tuple[Sentence, ...]:
 def _sentences_of(text: str) -> tuple[Sentence, ...]:
     """Return the sentences of a text, each as its words in their order."""
     sentences: list[list[str]] = [[]]
-    for word in wording(text).words:
+    for word in _evened(text):
         if word not in _EMPTY and word != ".":
-            sentences[-1].append("is" if word in _BEING else word)
+            sentences[-1].append(word)
         if word in _STOPS:
             sentences.append([])
     return tuple(tuple(sentence) for sentence in sentences if sentence)

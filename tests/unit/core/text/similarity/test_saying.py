@@ -30,6 +30,19 @@ def test_the_same_words_in_their_order_say_a_lesson(text: str) -> None:
 
 
 @each_row(
+    ("text", "lesson"),
+    [
+        ("Follow its policy, not our policy", "Follow our policy, not its policy"),
+        ("Charge the fee to our account", "Charge our fee to the account"),
+        ("Prefer those tools over these tools", "Prefer these tools over those tools"),
+        ("Trust what was listed before what is listed", "Trust what is listed before what was listed"),
+    ],
+)
+def test_the_same_words_with_a_small_one_in_another_place_do_not_say_a_lesson(text: str, lesson: str) -> None:
+    assert judge(text, lesson).verdict == "ask"
+
+
+@each_row(
     "text",
     [
         "A customer may return unworn shoes within 30 days of delivery.",
