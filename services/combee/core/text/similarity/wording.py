@@ -1,9 +1,9 @@
 """The wording of a content without meaningless differences: two equal wordings are the same lesson.
 
-Kept: the order of words, numbers, signs, brackets, negations, code, the case of words that are not plain, ends of
-sentences, question marks and colons. Normalised: articles, emphasis, short forms, commas, the endings of words
-(``evened``), and a clause that moved from the front ("When X, do Y") to the end ("Do Y when X"), if only one clause
-follows it.
+Kept: the order of words, numbers, signs, brackets, negations, code, addresses, the case of words that are not plain,
+ends of sentences, question marks and colons. Normalised: articles, emphasis, short forms, commas, the endings of
+words (``evened``), and a clause that moved from the front ("When X, do Y") to the end ("Do Y when X"), if only one
+clause follows it.
 """
 
 import re
@@ -29,13 +29,17 @@ _SHORT_FORMS = (
 )
 _LONG_FORMS = {"cannot": ("can", "not"), "never": ("not",), "without": ("not", "with")}
 NUMBER = r"(?:(?<![\w)\]%])[-+])?(?:\d+(?:[.,:]\d+)*|(?<![\w.])\.\d+)(?:[eE][-+]?\d+)?"
+_PATH = r"/[^\s\"'`()<>\[\],;]*[\w/]"
 _TOKEN = re.compile(
-    r"(?P<word>[^\W\d]\w*(?:\.\w+)*)"
+    # A URL, an address of mail, a host or a file, a path: "the-shop.com" is not "shop.com".
+    rf"(?<![\w@.+-])(?P<name>[^\W\d][\w+.-]*:/{_PATH}|[\w.+-]+@[\w.-]*\w"
+    rf"|[^\W\d]\w*(?:-\w+)*(?:\.\w(?:[\w-]*\w)?)+(?:{_PATH})?|~?(?:/[\w.-]*\w){{2,}})"
+    r"|(?P<word>[^\W\d]\w*(?:\.\w+)*)"
     rf"|(?P<number>{NUMBER})"
     r"|(?P<stop>(?<![.;!?])[.;!?]+(?=[\s\"'`)\]]|$))"
     r"|(?P<pause>(?<![,:])[,:]+(?=[\s\"'`)\]]|$))"
     r"|`(?P<code>[^`]+)`"
-    r"|(?P<blank>([\"'])[^\w\"']*\7)"  # a quoted separator, or an empty text
+    r"|(?P<blank>(?P<quote>[\"'])[^\w\"']*(?P=quote))"  # a quoted separator, or an empty text
     r"|(?P<joint>(?<=[^\W\d_]{2})-(?=[^\W\d_]{2})|(?<=\d)-(?=[^\W\d_]))"
     r"|(?P<sign>[^\s\"'])"
 )

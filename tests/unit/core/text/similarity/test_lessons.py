@@ -43,6 +43,8 @@ SAME = [
     ("Quote it as ‘Wake Up’", "Quote it as 'Wake Up'"),
     ("Compute a × b − c ÷ d", "compute a * b - c / d"),
     ("Round to a 2-decimal number", "Round to a 2 decimal number"),
+    ("Always link to the-shop.com.", "Link to the-shop.com"),
+    ("Divide debts/equity", "Divide debt / equity"),
     ("Calculate the depreciation", "Calcualte the depreciation"),
     ("Ask for the address of the accommodation", "Ask for the address of the accomodation"),
     ("ANSWER WITH ONE NUMBER", "Answer with one number."),
@@ -97,6 +99,11 @@ DIFFERENT = [
     ("After testing ends, log out", "After test ends, log out"),
     ("Calculate the tax", "Calcualte the toll"),
     ("Weigh 3–5 kg", "Weigh 3–6 kg"),
+    ("Link to https://the-shop.com/pay", "Link to https://shop.com/pay"),
+    ("Link to https://bit.ly/Refund", "Link to https://bit.ly/refund"),
+    ("Link to payments-shop.com", "Link to payment-shop.com"),
+    ("Write to complaints@mail.example", "Write to compalints@mail.example"),
+    ("Empty /data/builds", "Empty /data/build"),
 ]
 """Two lessons that look alike."""
 
