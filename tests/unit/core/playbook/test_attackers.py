@@ -104,6 +104,23 @@ def test_words_that_say_nothing_take_no_room_in_the_name_of_who_says_the_lesson(
     assert OTHER in teaching.shown()
 
 
+@pytest.mark.parametrize("advising", ["a", "bcd"])
+def test_words_that_say_nothing_take_no_room_in_the_name_of_who_advises_the_rest_of_them(
+    advising: str,
+) -> None:
+    """Only the key insight was compared with them: an honest source lost its lessons to its own advice."""
+    teaching = Teaching(rules=TEAM)
+    for lesson in (VICTIM, GREETING, LIMIT):
+        teaching.say(lesson, "a")
+    teaching.say("Look up the warranty", "bcd")
+    teaching.learn()
+    teaching.budget = sum(shown_tokens(teaching.playbook).values()) + 90
+    teaching.say("Look up the warranty", advising, advice=OTHER)
+    teaching.say(ORDER, "x")
+    teaching.learn(op("ADD", "please " * 50 + OTHER))
+    assert {VICTIM, GREETING, LIMIT} <= teaching.shown()
+
+
 def test_who_repeats_an_entry_in_a_batch_that_overlaps_with_its_rewriting_says_nothing_of_its_new_words() -> (
     None
 ):
