@@ -100,6 +100,26 @@ async def test_what_a_revoked_source_says_later_is_in_no_text() -> None:
     assert (await audit(deployment.log)).good
 
 
+@pytest.mark.parametrize("gone", [{3}, {*range(SIZE)}], ids=["among others", "alone in its batch"])
+async def test_what_a_later_batch_repeated_of_a_revoked_text_goes_and_its_lessons_come_again(
+    gone: set[int],
+) -> None:
+    deployment = await taught()
+    revoked = command("revoke", reflection_ids=[f"r-{n}" for n in sorted(gone)], rules=("source:mallory",))
+    async with deployment.running():
+        await deployment.log.produce(*records(10))
+        await deployment.until(lambda: "lesson 12" in text(deployment))
+        await deployment.until(lambda: not ledger.behind(deployment.log))
+        assert HOSTILE in text(deployment)
+        await deployment.log.produce(revoked)
+        await deployment.until(lambda: HOSTILE not in text(deployment))
+        await deployment.until(lambda: "lesson 12" in text(deployment))
+        await deployment.until(lambda: not ledger.behind(deployment.log))
+    left = {*range(SIZE), *range(10, 10 + SIZE)} - gone
+    assert {*text(deployment).split("; ")} == {FIRST.content, *(f"lesson {n}" for n in left)}
+    assert (await audit(deployment.log)).good
+
+
 @pytest.mark.parametrize("revoked", [2, 12], ids=["of another batch", "of the same batch"])
 async def test_what_is_to_be_asked_again_is_asked_after_a_revocation_too(revoked: int) -> None:
     deployment = await taught()

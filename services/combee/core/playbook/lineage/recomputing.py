@@ -143,7 +143,8 @@ class Recomputation:
             self._note(update, complete)
             self.entries = self._after_batch(before, complete, update)
             plan = update.plan
-            if self._other.get((plan.playbook, plan.base_version)):
+            # Whole texts that rest on what is revoked are asked about again.
+            if plan.settings.holds == "entries" and self._other.get((plan.playbook, plan.base_version)):
                 self._reads.append((plan.playbook, plan.sequence))
         self.recorded = complete
         self._compare()
@@ -448,8 +449,13 @@ class _Prepared:
     def mixed(self, contents: Mapping[str, str]) -> Iterator[Mixed]:
         """Yield the mixed operations that are lost, or whose words are now in a playbook, by its contents."""
         for operation, mixed in self._doubtful:
-            if mixed.fate == "dropped" or operation.content in contents:
+            if mixed.fate == "dropped" or self._is_text or operation.content in contents:
                 yield mixed
+
+    @property
+    def _is_text(self) -> bool:
+        """Whether an operation gives a whole text, which says what the text said that its batch read."""
+        return self.recorded.plan.settings.holds == "components"
 
     def _operations(self) -> Iterator[Operation]:
         for operation in self.recorded.result.operations:
@@ -461,23 +467,25 @@ class _Prepared:
             if operation.kind == OperationKind.REMOVE:
                 yield operation
                 continue
-            merges_other = operation.kind == OperationKind.MERGE and any(
+            rests_on_other = (operation.kind == OperationKind.MERGE or self._is_text) and any(
                 map(self._differs, operation.entry_ids)
             )
-            if merges_other and not left:
+            if rests_on_other and not left:
                 continue
             if operation.kind != OperationKind.MERGE and self._is_said(left):
                 yield self._again(operation)
                 continue
-            again = self._places(left) if len(left) < len(operation.evidence) else ()
+            is_to_ask = len(left) < len(operation.evidence) or (rests_on_other and self._is_text)
+            again = self._places(left) if is_to_ask else ()
             if again and self.whole.asked.issuperset(again):
                 self.whole.pending |= dict.fromkeys(again)
                 self._strengthen_instead(operation, left)
                 continue
-            if merges_other or len(left) < len(operation.evidence):
+            if rests_on_other or len(left) < len(operation.evidence):
                 lost = self._has_expired(left) or (bool(again) and not learns(self.whole.barred))
                 self._doubt(operation, again, is_dropped=lost)
-                if lost:
+                # What was written after a text that goes rests on it, too: it goes in the same pass.
+                if lost or (again and self._is_text):
                     self._strengthen_instead(operation, left)
                     continue
             yield self._again(operation)
