@@ -88,6 +88,16 @@ async def test_a_batch_that_read_a_text_before_it_was_undone_does_not_bring_it_b
     assert (await audit(deployment.log)).good
 
 
+async def test_a_text_that_a_person_wrote_stays_though_all_that_taught_it_earlier_is_revoked() -> None:
+    deployment = await taught()
+    everything = command("revoke", reflection_ids=[f"r-{n}" for n in range(SIZE)])
+    async with deployment.running():
+        await deployment.log.produce(EDIT, everything)
+        await deployment.until(lambda: len(ledger.versions(deployment.log)) == 4)
+        await deployment.until(lambda: not ledger.behind(deployment.log))
+    assert text(deployment) == "Be polite"
+
+
 async def test_what_a_revoked_source_says_later_is_in_no_text() -> None:
     deployment = await taught()
     async with deployment.running():

@@ -230,7 +230,7 @@ class Recomputation:
         alone = {
             entry.id
             for entry in evidence.resting_on(version.entries, gone)
-            if version.origin == "import" or not entry.by_hand
+            if version.origin == "import" or not (entry.by_hand or _is_edited(entry, version))
         }
         return (
             (entry.id, evidence.without(entry, gone, sources))
@@ -620,6 +620,11 @@ def _is_wholly(update: Update, gone: frozenset[str]) -> bool:
     claims: tuple[Operation | Known | Echo, ...] = (*result.operations, *result.known, *result.echoes)
     rests = (*taught, *(claim.evidence for claim in claims))
     return bool(taught) and all(ids and gone.issuperset(ids) for ids in rests)
+
+
+def _is_edited(entry: Entry, version: Playbook) -> bool:
+    """Return whether a person wrote an entry in this version: a component is never by hand."""
+    return version.origin == "edit" and entry.updated_version == version.version
 
 
 def _evicted(version: Playbook) -> frozenset[str]:
