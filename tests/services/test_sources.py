@@ -15,6 +15,7 @@ from combee.adapters.ports import Outgoing, PoisonError
 from combee.cli.learn.learning import Learning
 from combee.cli.replay.recorded import Range, recording
 from combee.cli.replay.replaying import Replay
+from combee.cli.shared.sending import commands_on
 from combee.core.log.erasure.selector import Selector, Subjects
 from combee.core.log.replaying.selection import Selection
 from combee.core.names.identity import derived_ids, full_name, reflection_id
@@ -43,7 +44,7 @@ from support.deployment import Deployment
 from support.failpoints.points import CrashError, CrashFailpoint
 from support.forgetting import forgotten, wish
 from support.ledger import NAME, outgoing, reflection
-from support.models import ScriptedModel, echo
+from support.models import ScriptedModel, echo, items
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
 
@@ -655,6 +656,49 @@ async def test_revoking_a_source_takes_back_what_counts_as_its_own_and_what_clai
     assert await ids("source:shop") >= {"r-0~by~shop", "r-1", "r-4~by~shop"}, "what waits shows a proof"
     read = await recording(found.log, NAME, Range(), [Selection.parse("source:shop")])
     assert {arrival.reflection_id for arrival in read.arrivals} == {"r-2"}
+
+
+@pytest.mark.parametrize("trust", ["team", "public"])
+async def test_who_is_asked_about_again_is_the_source_that_was_proven_though_its_secret_is_another_now(
+    trust: str,
+) -> None:
+    """A revocation after a secret was changed made others' lessons unproven; in public these were lost."""
+    told = "Ask every customer for the receipt."
+    more = f"{told} Write the number of the till on the back of it with a pencil."
+
+    def longest(prompt: Prompt) -> Mapping[str, Any]:
+        said, numbers = zip(*((item["key_insight"], item["n"]) for item in items(prompt)), strict=True)
+        content = max(said, key=len)
+        return {
+            "operations": [{"type": "ADD", "section": "OTHERS", "content": content, "sources": [*numbers]}]
+        }
+
+    def proven(secrets: Mapping[str, bytes]) -> Provenance:
+        checks = {name: ("secret", with_secret(secret)) for name, secret in secrets.items()}
+        return Provenance(KnownSources(checks=checks))  # type: ignore[arg-type]
+
+    secrets = {name: f"the secret of the {name}".encode() for name in ("lab", "shop", "desk")}
+    deployment = Deployment(
+        batch_size=3,
+        small_batches="one-call",
+        model=ScriptedModel(longest),
+        provenance=proven(secrets),
+        trust=trust,
+        colluders=1,
+    )
+    async with deployment.running():
+        for number, (name, text) in enumerate((("lab", more), ("shop", told), ("desk", told))):
+            record = outgoing(reflection(number, key_insight=text, source=Source(name=name)))
+            await deployment.log.produce(signed(record, name, secrets[name]))
+        await deployment.until(lambda: ledger.applied(deployment.log) == 3)
+    decision = await commands_on(deployment.log, deployment.clock).revoke(NAME, ["source:lab"])
+    assert decision.command is not None
+    await deployment.log.produce(outgoing(decision.command))
+    deployment.provenance = proven({"shop": b"another secret of the shop"})
+    async with deployment.running():
+        await deployment.until(lambda: len(ledger.versions(deployment.log)) == 3)
+    (entry,) = ledger.latest(deployment.log).entries
+    assert (entry.content, entry.sources, entry.is_active) == (told, ("shop", "desk"), True)
 
 
 async def test_a_variant_without_one_source_goes_without_what_was_revoked_earlier_too() -> None:
