@@ -913,7 +913,7 @@ async def test_why_shows_below_a_reflection_no_run_of_another_source_whose_id_it
 # ---- what becomes of it
 
 
-async def test_a_batch_goes_on_under_its_ids_though_the_secret_was_taken_away_since() -> None:
+async def test_a_batch_goes_on_under_its_ids_and_sources_though_the_secret_was_taken_away_since() -> None:
     deployment = Deployment(batch_size=2, provenance=provenance(), batch_timeout_s=60.0)
     async with deployment.running(["shuffle"]):
         await deployment.log.produce(under("r-1", "by nobody"), under("r-1", "by the shop", "shop"))
@@ -929,8 +929,16 @@ async def test_a_batch_goes_on_under_its_ids_though_the_secret_was_taken_away_si
         await deployment.until(lambda: ledger.applied(deployment.log) == 2)
     assert not ledger.dead_letters(deployment.log)
     groups = ledger.messages(deployment.log, topics.SCAN[0], Group)
-    named = [[member.reflection.reflection_id for member in group.members] for group in groups]
-    assert [sorted(ids) for ids in named] == [["r-1", "r-1~by~shop"]] * 2
+    proofs = [
+        {
+            member.reflection.reflection_id: bool(
+                member.reflection.source and member.reflection.source.proven
+            )
+            for member in group.members
+        }
+        for group in groups
+    ]
+    assert proofs == [{"r-1": False, "r-1~by~shop": True}] * 2
 
 
 async def test_a_run_that_is_proven_and_of_no_use_is_a_dead_letter_of_its_own() -> None:

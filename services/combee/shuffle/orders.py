@@ -176,8 +176,6 @@ class Orders:
                 later = count(member.attempt + 1)
                 attempt = next(number for number in later if not knows(line, member.reflection_id, number))
                 body = self.cutter.provenance.reflection(record, is_reread=True)
-                if member.source is not None:  # the secret that proved it may have been removed since
-                    body = body.model_copy(update={"source": member.source})
                 member = member.model_copy(update={"attempt": attempt})
                 waiting.append(Waiting(member=member, size=len(record.value or b""), seen_at=0.0, body=body))
         return waiting[: plan.go_together([item.size for item in waiting])]

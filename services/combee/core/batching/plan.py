@@ -258,8 +258,9 @@ def same_plan(batch: Batch, recorded: Batch, *, templates: bool) -> bool:
 
 
 def with_run(member: Member, reflection: Reflection) -> Member:
-    """Return a member with its producer's report on the run."""
-    run = {"score": reflection.score, "success": reflection.success, "source": reflection.source}
+    """Return a member with its producer's report on the run; one of an earlier batch keeps its source."""
+    source = member.source or reflection.source
+    run = {"score": reflection.score, "success": reflection.success, "source": source}
     return member.model_copy(update=run)
 
 
@@ -300,7 +301,7 @@ def make_groups(batch: Batch, manifest_offset: int, bodies: Mapping[int, Reflect
 
     Tags of reflections that are asked about again already count.
 
-    Ids are the manifest's: a secret that proved one may have been removed since.
+    Ids and sources are the manifest's: a secret that proved one may have been removed since.
     """
     if batch.plan.reason == "revoke":
         bodies = {at: body.model_copy(update={"bullet_tags": ()}) for at, body in bodies.items()}
@@ -322,9 +323,10 @@ def make_groups(batch: Batch, manifest_offset: int, bodies: Mapping[int, Reflect
 
 
 def _named(body: Reflection, member: Member) -> Reflection:
-    if body.reflection_id == member.reflection_id:
+    source = member.source or body.source
+    if (body.reflection_id, body.source) == (member.reflection_id, source):
         return body
-    return body.model_copy(update={"reflection_id": member.reflection_id})
+    return body.model_copy(update={"reflection_id": member.reflection_id, "source": source})
 
 
 # ---- equal input, equal bytes
