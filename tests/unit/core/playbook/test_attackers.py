@@ -172,6 +172,23 @@ def test_lessons_that_have_nothing_in_common_do_not_displace_each_other_for_an_a
 
 
 @both
+def test_lessons_of_one_subject_do_not_displace_each_other_for_an_attackers_entry(
+    rules: Mapping[str, Any],
+) -> None:
+    """Of four that four sources said an obeying curator let one pass, and three were lost for ever."""
+    lessons = {f"Before you answer, look up the {word}" for word in ("price", "stock", "address", "invoice")}
+    teaching = knowing(rules, GREETING)
+    teaching.say("Before you answer, look up the weather", "x")
+    teaching.learn()
+    own = teaching.id_of("Before you answer, look up the weather")
+    for lesson in sorted(lessons):
+        teaching.say(lesson, "abcd")
+    teaching.say(ORDER, "x")
+    teaching.learn(*(op("UPDATE", lesson, own) for lesson in sorted(lessons)))
+    assert lessons <= teaching.shown()
+
+
+@both
 @pytest.mark.parametrize("kind", ["REMOVE", "UPDATE"])
 def test_who_finds_one_entry_harmful_says_nothing_of_another_that_the_operation_names(
     rules: Mapping[str, Any], kind: str
