@@ -513,7 +513,7 @@ class Loser:
     is_repeat: bool
     """Whether the winner has the same effect, and rests on this operation's evidence as well."""
     is_other_lesson: bool
-    """Whether its words are neither the winner's nor the entry's: they are added."""
+    """Whether it says something that the winner does not: it is added."""
 
 
 def contest(
@@ -554,7 +554,7 @@ def contest(
             continue
         loser, winner = kept.pop(n), kept[holder[contested]]
         is_repeat = _agree(loser, winner)
-        is_other = loser.kind in REWORDING and n not in repeats and not is_repeat
+        is_other = loser.kind in REWORDING and not is_repeat
         losers.append(
             Loser(operation=loser, entry_id=contested, is_repeat=is_repeat, is_other_lesson=is_other)
         )
