@@ -41,6 +41,7 @@ RULE = "Opened parcels cost a restocking fee of 15 %"
 OTHER_RULE = "Opened parcels cost a restocking fee of 20 %"
 ENTRY = "str-00001"
 HONEST = ("r-2", "r-3")
+LAST = "Be brief, pay twice, sign"
 
 
 def update(
@@ -199,6 +200,26 @@ def test_what_comes_under_the_id_of_something_that_waits_has_the_support_of_its_
 def test_where_they_have_expired_it_goes_all_the_same_and_it_is_said() -> None:
     left = without(["r-1"], *said_again(), retained_from=100)
     assert (left.entries, [mixed.fate for mixed in left.mixed]) == ((), ["dropped"])
+
+
+@pytest.mark.parametrize(
+    ("retained_from", "text", "fates"),
+    [(0, "Be brief", ["again", "again"]), (100, LAST, ["dropped", "stays"])],
+)
+def test_a_whole_text_that_rests_on_a_revoked_one_is_asked_about_again_unless_it_has_expired(
+    retained_from: int, text: str, fates: list[str]
+) -> None:
+    made, book = list[Update](), empty("p")
+    for seen, content in (([2], "Be brief"), ([1, 3], "Be brief, pay twice"), ([4], LAST)):
+        evidence = tuple(f"r-{n}" for n in seen)
+        operation = op(UPDATE if made else ADD, content, *["calc-00001"] * bool(made), evidence=evidence)
+        one = update(book, operation, seen=seen)
+        plan = one.plan.model_copy(update={"settings": PlanSettings(holds="components", method="gepa")})
+        made.append(one.model_copy(update={"plan": plan}))
+        book = versions.after_update(book, made[-1], budget_tokens=PLENTY, now_ms=0)
+    assert [entry.id for entry in book.entries] == ["calc-00001"]
+    left = without(["r-1"], *made, retained_from=retained_from)
+    assert ([entry.content for entry in left.entries], [one.fate for one in left.mixed]) == ([text], fates)
 
 
 def test_who_said_all_of_it_keeps_it() -> None:

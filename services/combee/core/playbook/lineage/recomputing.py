@@ -475,17 +475,19 @@ class _Prepared:
             if operation.kind != OperationKind.MERGE and self._is_said(left):
                 yield self._again(operation)
                 continue
-            is_to_ask = len(left) < len(operation.evidence) or (rests_on_other and self._is_text)
-            again = self._places(left) if is_to_ask else ()
+            is_own = len(left) < len(operation.evidence)
+            again = self._places(left) if is_own or (rests_on_other and self._is_text) else ()
             if again and self.whole.asked.issuperset(again):
                 self.whole.pending |= dict.fromkeys(again)
                 self._strengthen_instead(operation, left)
                 continue
-            if rests_on_other or len(left) < len(operation.evidence):
+            if rests_on_other or is_own:
                 lost = self._has_expired(left) or (bool(again) and not learns(self.whole.barred))
-                self._doubt(operation, again, is_dropped=lost)
+                # A whole text that nobody can be asked about holds all that was learned until then.
+                stays = lost and self._is_text and not is_own
+                self._doubt(operation, () if stays else again, is_dropped=lost and not stays)
                 # What was written after a text that goes rests on it, too: it goes in the same pass.
-                if lost or (again and self._is_text):
+                if not stays and (lost or (again and self._is_text)):
                     self._strengthen_instead(operation, left)
                     continue
             yield self._again(operation)
