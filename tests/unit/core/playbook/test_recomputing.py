@@ -21,7 +21,7 @@ from combee_schemas.plan import PlanSettings, Probation
 from combee_schemas.playbook import Asked, Playbook, Rejected, Revocation
 from combee_schemas.records import Record
 from combee_schemas.reflection import BulletTag
-from combee_schemas.scan import Known, Operation, Seen, Update
+from combee_schemas.scan import Known, Operation, OperationKind, Seen, Update
 from combee_schemas.topics import AnyTopic
 from support.playbooks import (
     ADD,
@@ -200,6 +200,24 @@ def test_what_comes_under_the_id_of_something_that_waits_has_the_support_of_its_
 def test_where_they_have_expired_it_goes_all_the_same_and_it_is_said() -> None:
     left = without(["r-1"], *said_again(), retained_from=100)
     assert (left.entries, [mixed.fate for mixed in left.mixed]) == ((), ["dropped"])
+
+
+@pytest.mark.parametrize("kind", [UPDATE, REMOVE])
+def test_a_consolidation_of_revoked_words_neither_keeps_them_nor_takes_the_words_before_them(
+    kind: OperationKind,
+) -> None:
+    """In a lab, where a consolidation may do as it likes."""
+    base = empty("p")
+    made = [update(base, added(RULE, "r-2"), seen=[2])]
+    for sequence in (2, 3):
+        base = versions.after_update(base, made[-1], budget_tokens=PLENTY, now_ms=0)
+        rewrite = op(UPDATE, "Opened parcels cost nothing at all", ENTRY, evidence=("r-1",))
+        tidied = op(kind, "" if kind == REMOVE else "Opened parcels cost nothing", ENTRY)
+        made.append(update(base, *[rewrite if sequence == 2 else tidied], seen=[1] if sequence == 2 else []))
+    assert [entry.content for entry in without(["r-1"], *made).entries] == [RULE]
+    alone = update(empty("p"), added(OTHER_RULE, "r-1"), seen=[1])
+    base = versions.after_update(empty("p"), alone, budget_tokens=PLENTY, now_ms=0)
+    assert without(["r-1"], alone, update(base, op(kind, RULE, ENTRY), seen=[])).entries == ()
 
 
 @pytest.mark.parametrize(

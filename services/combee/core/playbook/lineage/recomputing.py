@@ -462,15 +462,13 @@ class _Prepared:
             left = tuple(
                 reflection_id for reflection_id in operation.evidence if reflection_id not in self.gone
             )
-            if operation.evidence and not left:
+            # Without evidence: of a consolidation, which judged the words that its entries had.
+            rests_on_words = not operation.evidence or operation.kind == OperationKind.MERGE or self._is_text
+            rests_on_other = rests_on_words and any(map(self._differs, operation.entry_ids))
+            if not left and (operation.evidence or rests_on_other):
                 continue
             if operation.kind == OperationKind.REMOVE:
                 yield operation
-                continue
-            rests_on_other = (operation.kind == OperationKind.MERGE or self._is_text) and any(
-                map(self._differs, operation.entry_ids)
-            )
-            if rests_on_other and not left:
                 continue
             if operation.kind != OperationKind.MERGE and self._is_said(left):
                 yield self._again(operation)
