@@ -30,7 +30,7 @@ from combee.core.text.similarity.overlap import ALIKE, common, unites
 from combee.core.text.similarity.wording import wording
 from combee_schemas.base import Holds, Source, SourceNames
 from combee_schemas.digests import digest
-from combee_schemas.plan import PlanSettings, Probation
+from combee_schemas.plan import PlanSettings, Probation, Trust
 from combee_schemas.playbook import (
     ACE_SECTIONS,
     EVIDENCE_KEPT,
@@ -814,9 +814,9 @@ def taught(
     )
 
 
-def without_claims(playbook: Playbook, settings: PlanSettings) -> Playbook:
-    """Return a playbook as a batch with these settings finds it: names that a lab counted were only claimed."""
-    if playbook.trust != "lab" or settings.trust == "lab":
+def without_claims(playbook: Playbook, trust: Trust | None) -> Playbook:
+    """Return a playbook as it is under a posture: names that a lab counted were only claimed."""
+    if playbook.trust != "lab" or trust == "lab":
         return playbook
     nobody: dict[str, object] = {"sources": (), "harmed": (), "helped": ()}
     entries = tuple(entry.model_copy(update=nobody) for entry in playbook.entries)

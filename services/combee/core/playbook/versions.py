@@ -96,7 +96,7 @@ def after_update(
     plan, result, settings = update.plan, update.result, update.plan.settings
     if plan.reflections < 1 and plan.reason != "consolidate":
         raise InapplicableError(f"{plan.batch_id} is a batch of {plan.reflections} reflections")
-    current = without_claims(current, settings)
+    current = without_claims(current, settings.trust)
     holds = holds_after(current, settings.holds)
     budget = budget_of(current, settings.playbook_tokens or budget_tokens)
     gone = barred(current, update)
@@ -211,7 +211,7 @@ def drafted(
     count; None: those that ``base`` bars. ``ids``: ids of added entries by their content. ``free_from``: the first
     free id number when the batch was first applied; 0: that of ``base``.
     """
-    base = without_claims(base, update.plan.settings)
+    base = without_claims(base, update.plan.settings.trust)
     holds = holds or holds_after(base, update.plan.settings.holds)
     gone = barred(base, update) if gone is None else gone
     _, draft = _screened(

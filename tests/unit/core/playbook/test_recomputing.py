@@ -240,6 +240,16 @@ def test_a_whole_text_that_rests_on_a_revoked_one_is_asked_about_again_unless_it
     assert ([entry.content for entry in left.entries], [one.fate for one in left.mixed]) == ([text], fates)
 
 
+def test_names_that_a_lab_counted_do_not_come_back_with_a_revocation() -> None:
+    first = update(empty("p"), added(RULE, "r-2"), seen=[2])
+    base = versions.after_update(empty("p"), first, budget_tokens=PLENTY, now_ms=0)
+    assert base.entries[0].sources == ("shop-2",)
+    second = update(base, seen=[1])
+    team = second.plan.model_copy(update={"settings": PlanSettings(trust="team")})
+    (entry,) = without(["r-1"], first, second.model_copy(update={"plan": team})).entries
+    assert (entry.content, entry.sources) == (RULE, ())
+
+
 def test_who_said_all_of_it_keeps_it() -> None:
     left = without(["r-1"], *said_again())
     assert [(entry.content, entry.evidence) for entry in left.entries] == [(RULE, HONEST)]

@@ -9,6 +9,7 @@ from combee.core.names.sources import UNPROVEN
 from combee.core.playbook import versions
 from combee.core.playbook.budget import entry_tokens
 from combee.core.playbook.lineage.recomputing import Recomputation
+from combee.core.playbook.lineage.rejecting import without_entries
 from combee.core.playbook.trust import REPLACED, names_counted, parts, trust_text
 from combee.core.playbook.versions import empty
 from combee_schemas.base import Source
@@ -524,6 +525,13 @@ def test_who_claimed_in_a_lab_that_an_entry_harmed_is_no_witness_for_its_removal
         assert states(learned(before, [removal], [seen(20, "x", (ID, "harmful"))], **PUBLIC)) == {
             PLAIN: "active"
         }
+
+
+def test_names_that_a_lab_counted_do_not_come_back_with_a_rejection() -> None:
+    production = taught(PLAIN, *["?a", "?b", "?c"], trust="lab")
+    candidate = learned(production, [], [seen(20, "x")], **TEAM).model_copy(update={"entries": ()})
+    made = without_entries(candidate, candidate, production, {ID: ()}, budget_tokens=PLENTY)
+    assert [(entry.content, entry.sources) for entry in made.entries] == [(PLAIN, ())]
 
 
 def rolled_back(playbook: Playbook) -> Playbook:

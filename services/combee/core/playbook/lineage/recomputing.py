@@ -36,6 +36,7 @@ from combee.core.playbook.trust import (
     said_digest,
     supporting,
     with_sources,
+    without_claims,
 )
 from combee.core.playbook.versions import drafted, holds_after
 from combee.core.text.similarity.lessons import same_lesson
@@ -141,6 +142,9 @@ class Recomputation:
             self.entries = self._after_people(before, complete)
         else:
             self._note(update, complete)
+            mine = before.model_copy(update={"entries": tuple(self.entries.values())})
+            before, mine = (without_claims(each, update.plan.settings.trust) for each in (before, mine))
+            self.entries = {entry.id: entry for entry in mine.entries}
             self.entries = self._after_batch(before, complete, update)
             plan = update.plan
             # Whole texts that rest on what is revoked are asked about again.

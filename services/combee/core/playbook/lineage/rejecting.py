@@ -13,6 +13,7 @@ from combee.core.playbook.trust import (
     names_counted,
     parts_if_several,
     said_digest,
+    without_claims,
 )
 from combee.core.text.similarity.lessons import same_lesson
 from combee_schemas.gate import MAX_REJECTED
@@ -170,7 +171,7 @@ def _before_rejected(
     read = {entry.id: entry.content for entry in production.entries if entry.is_active}
     last: dict[str, Entry] = {}
     for version in (production, *between):
-        for entry in version.entries:
+        for entry in without_claims(version, current.trust).entries:
             is_read = entry.content == read.get(entry.id)
             is_proposal = (
                 entry.id not in read
