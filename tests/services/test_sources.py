@@ -658,49 +658,6 @@ async def test_revoking_a_source_takes_back_what_counts_as_its_own_and_what_clai
     assert {arrival.reflection_id for arrival in read.arrivals} == {"r-2"}
 
 
-@pytest.mark.parametrize("trust", ["team", "public"])
-async def test_who_is_asked_about_again_is_the_source_that_was_proven_though_its_secret_is_another_now(
-    trust: str,
-) -> None:
-    """A revocation after a secret was changed made others' lessons unproven; in public these were lost."""
-    told = "Ask every customer for the receipt."
-    more = f"{told} Write the number of the till on the back of it with a pencil."
-
-    def longest(prompt: Prompt) -> Mapping[str, Any]:
-        said, numbers = zip(*((item["key_insight"], item["n"]) for item in items(prompt)), strict=True)
-        content = max(said, key=len)
-        return {
-            "operations": [{"type": "ADD", "section": "OTHERS", "content": content, "sources": [*numbers]}]
-        }
-
-    def proven(secrets: Mapping[str, bytes]) -> Provenance:
-        checks = {name: ("secret", with_secret(secret)) for name, secret in secrets.items()}
-        return Provenance(KnownSources(checks=checks))  # type: ignore[arg-type]
-
-    secrets = {name: f"the secret of the {name}".encode() for name in ("lab", "shop", "desk")}
-    deployment = Deployment(
-        batch_size=3,
-        small_batches="one-call",
-        model=ScriptedModel(longest),
-        provenance=proven(secrets),
-        trust=trust,
-        colluders=1,
-    )
-    async with deployment.running():
-        for number, (name, text) in enumerate((("lab", more), ("shop", told), ("desk", told))):
-            record = outgoing(reflection(number, key_insight=text, source=Source(name=name)))
-            await deployment.log.produce(signed(record, name, secrets[name]))
-        await deployment.until(lambda: ledger.applied(deployment.log) == 3)
-    decision = await commands_on(deployment.log, deployment.clock).revoke(NAME, ["source:lab"])
-    assert decision.command is not None
-    await deployment.log.produce(outgoing(decision.command))
-    deployment.provenance = proven({"shop": b"another secret of the shop"})
-    async with deployment.running():
-        await deployment.until(lambda: len(ledger.versions(deployment.log)) == 3)
-    (entry,) = ledger.latest(deployment.log).entries
-    assert (entry.content, entry.sources, entry.is_active) == (told, ("shop", "desk"), True)
-
-
 async def test_a_variant_without_one_source_goes_without_what_was_revoked_earlier_too() -> None:
     """Who learns again without one source, as the guide says, had the lessons of another one back."""
     found = await learned([teaching(0, "shop"), teaching(1, "lab"), teaching(2), teaching(3)])
@@ -986,3 +943,103 @@ async def test_where_nobody_looks_at_proofs_learning_signed_items_ends_too() -> 
         assert (report.published, report.applied) == (1, 1)
         assert await learning.known(items, NAME) is not None
     assert member_ids(deployment) == ["r-1"]
+
+
+# ---- a source that rides on what others say, and is revoked
+
+TOLD = "Ask every customer for the receipt."
+RIDING = f"{TOLD} Write the number of the till on the back of it with a pencil."
+SECRETS = {name: f"the secret of the {name}".encode() for name in ("lab", "shop", "desk")}
+both_postures = pytest.mark.parametrize("trust", ["team", "public"])
+
+
+def longest(prompt: Prompt) -> Mapping[str, Any]:
+    """Say the longest of the lessons, as if all said it: a check call finds the others in it."""
+    said, numbers = zip(*((item["key_insight"], item["n"]) for item in items(prompt)), strict=True)
+    adds = {"type": "ADD", "section": "OTHERS", "content": max(said, key=len), "sources": [*numbers]}
+    return {"operations": [adds]}
+
+
+def with_secrets(secrets: Mapping[str, bytes]) -> Provenance:
+    checks: dict[str, Any] = {name: ("secret", with_secret(secret)) for name, secret in secrets.items()}
+    return Provenance(KnownSources(checks=checks))
+
+
+def riding(trust: str) -> Deployment:
+    return Deployment(
+        batch_size=3,
+        small_batches="one-call",
+        model=ScriptedModel(longest),
+        provenance=with_secrets(SECRETS),
+        trust=trust,
+        colluders=1,
+    )
+
+
+async def say(deployment: Deployment, first: int, *said: tuple[str, str]) -> None:
+    """Let sources say lessons, each signed."""
+    for number, (name, text) in enumerate(said, first):
+        record = outgoing(reflection(number, key_insight=text, source=Source(name=name)))
+        await deployment.log.produce(signed(record, name, SECRETS[name]))
+
+
+async def revoke_lab(deployment: Deployment) -> None:
+    decision = await commands_on(deployment.log, deployment.clock).revoke(NAME, ["source:lab"])
+    assert decision.command is not None
+    await deployment.log.produce(outgoing(decision.command))
+
+
+async def settled(deployment: Deployment, versions: int) -> list[tuple[str, tuple[str, ...], bool]]:
+    """Return what entries say, by whom, and whether agents are shown it, once there are so many versions."""
+    await deployment.until(lambda: len(ledger.versions(deployment.log)) == versions)
+    await deployment.until(lambda: not ledger.behind(deployment.log))
+    return [
+        (entry.content, entry.sources, entry.is_active) for entry in ledger.latest(deployment.log).entries
+    ]
+
+
+@both_postures
+async def test_who_is_asked_about_again_is_the_source_that_was_proven_though_its_secret_is_another_now(
+    trust: str,
+) -> None:
+    """A revocation after a secret was changed made others' lessons unproven; in public these were lost."""
+    deployment = riding(trust)
+    async with deployment.running():
+        await say(deployment, 0, ("lab", RIDING), ("shop", TOLD), ("desk", TOLD))
+        await deployment.until(lambda: ledger.applied(deployment.log) == 3)
+    await revoke_lab(deployment)
+    deployment.provenance = with_secrets({"shop": b"another secret of the shop"})
+    async with deployment.running():
+        assert await settled(deployment, versions=3) == [(TOLD, ("shop", "desk"), True)]
+
+
+@both_postures
+async def test_a_batch_under_way_brings_back_no_words_of_a_source_that_was_revoked_meanwhile(
+    trust: str,
+) -> None:
+    """They were applied after the revocation, since a check call had found others' lessons in them."""
+    deployment = riding(trust)
+    async with deployment.running():
+        await say(deployment, 0, *[("lab", "Count the stamps in the drawer every day.")] * 3)
+        await deployment.until(lambda: len(ledger.versions(deployment.log)) == 1)
+        deployment.model.gate.clear()
+        await say(deployment, 3, ("lab", RIDING), ("shop", TOLD), ("desk", TOLD))
+        await deployment.until(lambda: len(ledger.batches(deployment.log)) == 2)
+        await revoke_lab(deployment)
+        await deployment.until(lambda: len(ledger.versions(deployment.log)) == 2)
+        deployment.model.gate.set()
+        assert await settled(deployment, versions=4) == [(TOLD, ("shop", "desk"), True)]
+
+
+@both_postures
+async def test_words_of_a_revoked_source_stay_for_nobody_who_says_them_by_a_check_calls_word_alone(
+    trust: str,
+) -> None:
+    deployment = riding(trust)
+    async with deployment.running():
+        await say(deployment, 0, *[("lab", RIDING)] * 3)
+        await deployment.until(lambda: len(ledger.versions(deployment.log)) == 1)
+        await say(deployment, 3, ("lab", RIDING), ("shop", TOLD), ("desk", TOLD))
+        await deployment.until(lambda: len(ledger.versions(deployment.log)) == 2)
+        await revoke_lab(deployment)
+        assert await settled(deployment, versions=4) == [(TOLD, ("shop", "desk"), True)]

@@ -431,13 +431,19 @@ def finish(
 
 
 def _sound(draft: Draft, operations: Iterable[Operation], revoked_ids: frozenset[str]) -> Iterator[Operation]:
-    """Yield the operations that can be applied, without revoked evidence."""
+    """Yield the operations that can be applied, without revoked evidence.
+
+    A batch may have read what was revoked meanwhile: words that only a model takes for what others say go with it.
+    """
     for operation in operations:
         evidence = tuple(
             reflection_id for reflection_id in operation.evidence if reflection_id not in revoked_ids
         )
         if operation.evidence and not evidence:
             draft.note("dropped", "", f"{operation.kind}: none of its evidence counts")
+        elif operation.content and evidence != operation.evidence and draft.unsure.issuperset(evidence):
+            draft.note("dropped", "", f"{operation.kind}: it is revoked; others are asked about again")
+            draft.unheard.update(evidence)
         elif len(operation.entry_ids) < TARGETS[operation.kind]:
             draft.note("dropped", "", f"{operation.kind}: it names too few entries")
         else:

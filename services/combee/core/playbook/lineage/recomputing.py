@@ -6,8 +6,9 @@ revoked reflections did not touch is taken as it was recorded, evictions, edits 
 
 What an operation adds or rewrites stays if another reflection says all of it word for word. Some cases cannot be
 known without a model: the words of another operation that rests on revoked *and* on other reflections (``Mixed``). It
-is dropped, and a model is asked about the other reflections again, unless they have expired. What other reflections
-say by a model's word, in words that are revoked elsewhere, stays and is named.
+is dropped, and a model is asked about the other reflections again, unless they have expired. So it is where others
+say by a check call's word alone what an entry says whose words are revoked; where it is not known how they say it, it
+stays and is named.
 """
 
 from collections import defaultdict
@@ -35,6 +36,7 @@ from combee.core.playbook.trust import (
     rules_of,
     said_digest,
     supporting,
+    unsure_of,
     with_sources,
     without_claims,
 )
@@ -474,8 +476,9 @@ class _Prepared:
             if operation.kind == OperationKind.REMOVE:
                 yield operation
                 continue
+            rest = operation.model_copy(update={"evidence": left})
             if operation.kind != OperationKind.MERGE and self._is_said(left):
-                yield self._again(operation)
+                yield self._again(rest)
                 continue
             is_own = len(left) < len(operation.evidence)
             again = self._places(left) if is_own or (rests_on_other and self._is_text) else ()
@@ -492,7 +495,7 @@ class _Prepared:
                 if not stays and (lost or (again and self._is_text)):
                     self._strengthen_instead(operation, left)
                     continue
-            yield self._again(operation)
+            yield self._again(rest)
 
     def _begun(self, entry: Entry) -> Entry:
         """Return an entry; what agents are shown begins now if they have read other words until now."""
@@ -573,7 +576,9 @@ class _Prepared:
         if not left:
             return
         is_said = self._is_said(left)
-        again = () if is_said or now is None else self._places(left)
+        seen, rules = self.recorded.result.seen, rules_of(self.recorded.plan.settings)
+        is_doubtful = now is not None or unsure_of(seen, rules).issuperset(left)
+        again = self._places(left) if is_doubtful and not is_said else ()
         lost = self._has_expired(left) and not is_said
         if again and self.whole.asked.issuperset(again):
             self.whole.pending |= dict.fromkeys(again)
@@ -603,7 +608,7 @@ class _Prepared:
             "support": (),
         }
         # Where lessons wait for a quorum it is not known to have one.
-        waits = rules_of(self.recorded.plan.settings).quorum > 0
+        waits = rules.quorum > 0
         state = PROPOSED if waits else was.state
         # One that says it already has the support of both.
         same = (entry.id for entry in self.entries.values() if same_lesson(entry.content, was.content))
