@@ -64,6 +64,12 @@ _UNSPACED_LETTER = re.compile(f"[{_UNSPACED}]")
 _WORD = re.compile(rf"[{_UNSPACED}]|[^\W{_UNSPACED}]+")
 _LETTERS_OF_A_WORD = 3
 """Letters that count as a word in a script without spaces: fewer in Chinese, more in Thai."""
+COMBINING = "".join(
+    char
+    for char in map(chr, (*range(0x300, 0x1E00), *range(0x20D0, 0x2100), *range(0xA66F, 0xAC00)))
+    if unicodedata.category(char).startswith("M")
+)
+"""Vowel signs and accents, as the inside of a character class: ``\\w`` has none, and so ends a Hindi word there."""
 MAX_MARKS = 30
 """Maximum combining characters in a row, as in UAX #15's Stream-Safe Text Format: ordering more is quadratic."""
 _MARKS_BY_NORMALISING = frozenset("\u0f73\u0f75\u0f81\uff9e\uff9f")

@@ -234,6 +234,29 @@ def test_a_lesson_does_not_take_the_place_of_an_entry_that_its_words_do_not_spea
 
 
 @both
+@pytest.mark.parametrize(
+    ("lesson", "other"),
+    [
+        ("অন্য কিছুর আগে অর্ডার নম্বর জিজ্ঞাসা করুন", "পার্সেল পাঠানোর আগে ঠিকানা নিশ্চিত করুন"),
+        (
+            "பழுதுபார்ப்பதாக உறுதியளிக்கும் முன் உத்தரவாதத்தைப் பாருங்கள்",
+            "பார்சல் புறப்படும் முன் முகவரியை உறுதிப்படுத்தவும்",
+        ),
+    ],
+    ids=["Bengali", "Tamil"],
+)
+def test_lessons_in_scripts_with_vowel_signs_have_no_words_in_common_because_of_letters(
+    rules: Mapping[str, Any], lesson: str, other: str
+) -> None:
+    """Each sign ended a word, so that lessons shared most of their letters, and could take each other's place."""
+    teaching = knowing(rules, lesson)
+    teaching.say(other, "abcd")
+    teaching.say(ORDER, "x")
+    teaching.learn(op("UPDATE", other, teaching.id_of(lesson)))
+    assert {lesson, other} <= teaching.shown()
+
+
+@both
 def test_a_lesson_is_no_rival_of_an_entry_that_its_words_do_not_speak_of(rules: Mapping[str, Any]) -> None:
     teaching = knowing(rules, LIMIT)
     teaching.say(OTHER, "a")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
 
-from combee.core.text.forms import SHORT, comparable
+from combee.core.text.forms import COMBINING, SHORT, comparable
 
 _CONTENTS_REMEMBERED = 8_192
 _LONG_REMEMBERED = 256
@@ -34,7 +34,7 @@ _TOKEN = re.compile(
     # A URL, an address of mail, a host or a file, a path: "the-shop.com" is not "shop.com".
     rf"(?<![\w@.+-])(?P<name>[^\W\d][\w+.-]*:/{_PATH}|[\w.+-]+@[\w.-]*\w"
     rf"|[^\W\d]\w*(?:-\w+)*(?:\.\w(?:[\w-]*\w)?)+(?:{_PATH})?|~?(?:/[\w.-]*\w){{2,}})"
-    r"|(?P<word>[^\W\d]\w*(?:\.\w+)*)"
+    rf"|(?P<word>[^\W\d][\w{COMBINING}]*(?:\.[\w{COMBINING}]+)*)"
     rf"|(?P<number>{NUMBER})"
     r"|(?P<stop>(?<![.;!?])[.;!?]+(?=[\s\"'`)\]]|$))"
     r"|(?P<pause>(?<![,:])[,:]+(?=[\s\"'`)\]]|$))"
