@@ -242,13 +242,14 @@ def test_a_lesson_does_not_take_the_place_of_an_entry_that_its_words_do_not_spea
             "பழுதுபார்ப்பதாக உறுதியளிக்கும் முன் உத்தரவாதத்தைப் பாருங்கள்",
             "பார்சல் புறப்படும் முன் முகவரியை உறுதிப்படுத்தவும்",
         ),
+        ("ROI = (gain - cost) / cost * 100 %", "Markup = (price - expense) / expense * 100 %"),
     ],
-    ids=["Bengali", "Tamil"],
+    ids=["Bengali", "Tamil", "a formula"],
 )
-def test_lessons_in_scripts_with_vowel_signs_have_no_words_in_common_because_of_letters(
+def test_lessons_have_no_words_in_common_because_of_letters_or_signs(
     rules: Mapping[str, Any], lesson: str, other: str
 ) -> None:
-    """Each sign ended a word, so that lessons shared most of their letters, and could take each other's place."""
+    """Vowel signs ended words, and signs counted as words: so lessons could take each other's place."""
     teaching = knowing(rules, lesson)
     teaching.say(other, "abcd")
     teaching.say(ORDER, "x")

@@ -173,8 +173,14 @@ def _plain_sentences(text: str) -> Sequence[tuple[str, Words]]:
 
 
 def common(content: str, other: str) -> float:
-    """Return the share of two contents' words that both contain, each word counting the same: 0 … 1."""
-    words, others = said_words(content), said_words(other)
+    """Return the share of two contents' words that both contain, each word counting the same: 0 … 1.
+
+    Signs are no words: formulas of different things have most of theirs in common.
+    """
+    words, others = (
+        frozenset(word for word in said_words(text) if any(map(str.isalnum, word)))
+        for text in (content, other)
+    )
     together = words | others
     return len(words & others) / len(together) if together else 0.0
 
