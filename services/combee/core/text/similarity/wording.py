@@ -31,9 +31,9 @@ _LONG_FORMS = {"cannot": ("can", "not"), "never": ("not",), "without": ("not", "
 NUMBER = r"(?:(?<![\w)\]%])[-+])?(?:\d+(?:[.,:]\d+)*|(?<![\w.])\.\d+)(?:[eE][-+]?\d+)?"
 _PATH = r"/[^\s\"'`()<>\[\],;]*[\w/]"
 _TOKEN = re.compile(
-    # A URL, an address of mail, a host or a file, a path: "the-shop.com" is not "shop.com".
-    rf"(?<![\w@.+-])(?P<name>[^\W\d][\w+.-]*:/{_PATH}|[\w.+-]+@[\w.-]*\w"
-    rf"|[^\W\d]\w*(?:-\w+)*(?:\.\w(?:[\w-]*\w)?)+(?:{_PATH})?|~?(?:/[\w.-]*\w){{2,}})"
+    # A URL, an address of mail or a handle, a host or a file, a path: "the-shop.com" is not "shop.com".
+    rf"(?<![\w@.+-])(?P<name>[^\W\d][\w+.-]*:/{_PATH}|[\w.+-]*@[\w./-]*\w"
+    rf"|[^\W\d]\w*(?:-\w+)*(?:\.\w(?:[\w-]*\w)?)+(?::\d+)?(?:{_PATH})?|~?(?:/[\w.-]*\w){{2,}})"
     rf"|(?P<word>[^\W\d][\w{COMBINING}]*(?:\.[\w{COMBINING}]+)*)"
     rf"|(?P<number>{NUMBER})"
     r"|(?P<stop>(?<![.;!?])[.;!?]+(?=[\s\"'`)\]]|$))"

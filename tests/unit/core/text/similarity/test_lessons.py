@@ -104,6 +104,9 @@ DIFFERENT = [
     ("Link to payments-shop.com", "Link to payment-shop.com"),
     ("Write to complaints@mail.example", "Write to compalints@mail.example"),
     ("Empty /data/builds", "Empty /data/build"),
+    ("Ask @refunds", "Ask @refund"),
+    ("Install @corp/tools", "Install @corp/tool"),
+    ("Open shop.com:8080/refunds", "Open shop.com:8080/refund"),
 ]
 """Two lessons that look alike."""
 
