@@ -317,6 +317,19 @@ def test_a_consolidation_does_not_turn_the_words_of_its_entries_round(
 
 
 @both
+@pytest.mark.parametrize("negation", ["not", "NOT"])
+def test_a_consolidation_turns_no_entry_by_the_negation_of_another(
+    rules: Mapping[str, Any], negation: str
+) -> None:
+    """The check call is asked what was lost, and here nothing is."""
+    said = {"Refund customers with receipts", f"Do {negation} refund customers with vouchers"}
+    contrary = f"Do {negation} refund customers with receipts, with vouchers"
+    teaching = knowing(rules, *said)
+    teaching.learn(op("MERGE", contrary, *(entry.id for entry in teaching.playbook.entries)))
+    assert teaching.shown() == said
+
+
+@both
 def test_a_consolidation_gives_what_one_source_adds_no_support_of_those_who_say_the_rest(
     rules: Mapping[str, Any],
 ) -> None:

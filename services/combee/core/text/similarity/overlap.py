@@ -189,15 +189,20 @@ def unites(content: str, texts: Sequence[str]) -> bool:
     """Return whether a content only says what texts say: it has no word, figure, negation or condition of its own.
 
     So it is no longer than they are together. In another order the same words can say the contrary, so most of them
-    stand in the order of one text.
+    stand in the order of one text; so can they with a negation of another text.
     """
     return (
-        len(content) <= sum(map(len, texts))
+        all(_negations(content) == _negations(text) for text in texts)
+        and len(content) <= sum(map(len, texts))
         and (_words(content) - _JOINING).issubset(chain.from_iterable(map(_words, texts)))
         and set(figures(content)).issubset(chain.from_iterable(map(figures, texts)))
         and set(qualifiers(content)).issubset(chain.from_iterable(map(qualifiers, texts)))
         and any(_follows(content, text) for text in texts)
     )
+
+
+def _negations(content: str) -> int:
+    return sum(word.casefold() in NEGATIONS for word in wording(content).words)
 
 
 def _follows(content: str, text: str) -> bool:
@@ -227,4 +232,4 @@ def _words_of_short(content: str) -> Words:
 def _exact(content: str) -> Exact:
     words = wording(content).words
     numbers = sorted(word for word in words if _NUMBER.fullmatch(word))
-    return tuple(numbers), sum(word in NEGATIONS for word in words)
+    return tuple(numbers), _negations(content)
