@@ -214,17 +214,23 @@ def apply(
     lost: Gone,
     since: Mapping[str, int],
 ) -> None:
-    gone = lost.ids
+    gone, about = lost.ids, dict[str, str]()
     for claim in update.result.known:
         if claim.entry_id in before and claim.entry_id not in book and set(claim.evidence) - gone:
-            book[claim.entry_id] = Line(before[claim.entry_id], set(), since=since[claim.entry_id])
+            says = before[claim.entry_id]
+            # One that says it already has the support of both.
+            about[claim.entry_id] = next(
+                (each for each in book if book[each].content == says), claim.entry_id
+            )
+            book.setdefault(about[claim.entry_id], Line(says, set(), since=since[claim.entry_id]))
     for seen in update.result.seen:
         for tag in seen.tags if seen.reflection_id not in gone else ():
             if tag.id in book and book[tag.id].since <= (seen.shown_version or 0):
                 setattr(book[tag.id], tag.tag, getattr(book[tag.id], tag.tag) + 1)
     for claim in update.result.known:
-        if claim.entry_id in book:
-            book[claim.entry_id].evidence |= set(claim.evidence) - gone
+        entry_id = about.get(claim.entry_id, claim.entry_id)
+        if entry_id in book:
+            book[entry_id].evidence |= set(claim.evidence) - gone
     start = {entry_id: line.content for entry_id, line in book.items()}
     other = {entry_id for entry_id, content in before.items() if start.get(entry_id) != content}
     for operation in update.result.operations:
@@ -272,6 +278,7 @@ async def published(history: History) -> Deployment:
 
 @settings(max_examples=60, deadline=None)
 @example(1631)  # a version in which two entries say the same
+@example(736715)  # a claim about an entry that is gone, while another says the same
 @given(st.integers(0, 2**32))
 def test_a_revocation_leaves_what_an_independent_recomputation_from_the_topics_leaves(seed: int) -> None:
     log = asyncio.run(published(random_history(seed))).log
