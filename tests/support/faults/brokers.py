@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from combee.adapters.embedded_kafka.data_dir import ClusterState, new_cluster_id
 from combee.adapters.embedded_kafka.ports import LOOPBACK, free_ports
 from combee.adapters.kafka import is_ready
 from support.broker import FOR_TESTS
@@ -130,8 +131,11 @@ async def own_broker(
 @asynccontextmanager
 async def fronted_broker(folder: Path, env: Mapping[str, str]) -> AsyncIterator[Fronted]:
     """Run a broker whose second listener advertises a proxy's port."""
-    (ports,) = free_ports(1)
-    behind, front = ports.broker, ports.controller
+    own, others = free_ports(2)
+    behind, front = others.broker, others.controller
+    # The broker would choose its ports later, and might choose these.
+    folder.joinpath("kafka").mkdir()
+    ClusterState(cluster_id=new_cluster_id(), ports=(own,)).save(folder / "kafka")
     second = {
         "listeners+": f"FRONTED://{LOOPBACK}:{behind}",
         "advertised.listeners+": f"FRONTED://{LOOPBACK}:{front}",
