@@ -56,6 +56,15 @@ async def taught() -> Deployment:
     return deployment
 
 
+async def under_way_when(deployment: Deployment, undoing: Outgoing) -> None:
+    """Let a batch read the text, and a person undo something of it before its scan is over."""
+    async with deployment.running(["shuffle", "publish"]):
+        await deployment.log.produce(*records(10))
+        await deployment.until(lambda: len(ledger.batches(deployment.log)) == 2)
+        await deployment.log.produce(undoing)
+        await deployment.until(lambda: len(ledger.versions(deployment.log)) == 3)
+
+
 def text(deployment: Deployment) -> str:
     (entry,) = ledger.latest(deployment.log).entries
     return entry.content
@@ -75,11 +84,7 @@ async def test_a_batch_that_read_a_text_before_it_was_undone_does_not_bring_it_b
     undoing: Outgoing,
 ) -> None:
     deployment = await taught()
-    async with deployment.running(["shuffle", "publish"]):
-        await deployment.log.produce(*records(10))
-        await deployment.until(lambda: len(ledger.batches(deployment.log)) == 2)
-        await deployment.log.produce(undoing)
-        await deployment.until(lambda: len(ledger.versions(deployment.log)) == 3)
+    await under_way_when(deployment, undoing)
     async with deployment.running():
         await deployment.until(lambda: "lesson 12" in text(deployment))
         await deployment.until(lambda: not ledger.behind(deployment.log))
@@ -133,11 +138,7 @@ async def test_what_a_later_batch_repeated_of_a_revoked_text_goes_and_its_lesson
 @pytest.mark.parametrize("revoked", [2, 12], ids=["of another batch", "of the same batch"])
 async def test_what_is_to_be_asked_again_is_asked_after_a_revocation_too(revoked: int) -> None:
     deployment = await taught()
-    async with deployment.running(["shuffle", "publish"]):
-        await deployment.log.produce(*records(10))
-        await deployment.until(lambda: len(ledger.batches(deployment.log)) == 2)
-        await deployment.log.produce(EDIT)
-        await deployment.until(lambda: len(ledger.versions(deployment.log)) == 3)
+    await under_way_when(deployment, EDIT)
     async with deployment.running(["scan", "publish"]):
         await deployment.until(lambda: len(ledger.versions(deployment.log)) == 4)
         await deployment.log.produce(command("revoke", reflection_ids=(f"r-{revoked}",)))

@@ -57,14 +57,6 @@ def labels_of(context: Context, name: str) -> dict[str, Label]:
     return {pointer.label: pointer for pointer in context.labels.all().values() if pointer.playbook == name}
 
 
-def labels_by_playbook(context: Context) -> dict[str, dict[str, Label]]:
-    """Return the labels of all playbooks, by playbook and name."""
-    labels: dict[str, dict[str, Label]] = {}
-    for pointer in context.labels.all().values():
-        labels.setdefault(pointer.playbook, {})[pointer.label] = pointer
-    return labels
-
-
 async def absent(context: Context, name: str) -> Refusal:
     """Return the refusal for a missing playbook, with any waiting input that will create it."""
     picture, now_ms = await context.live.seen(), context.clock.now_ms()

@@ -4,6 +4,7 @@ Publish is the writer of labels and of versions. So it also decides about them, 
 """
 
 from dataclasses import replace
+from functools import partial
 
 from combee.adapters.ports import PoisonError
 from combee.core.gate import gate as gates
@@ -143,15 +144,14 @@ def rejection(basis: Basis, gate: Gate) -> Command | None:
     """
     assert gate.candidate is not None  # noqa: S101 - it was rejected
     name, number, verdict = gate.candidate.playbook, gate.candidate.version, gate.candidate.verdicts[-1]
-    command = Command(
+    command = partial(
+        Command,
         command_id=content_id("reject", name, str(number)),
         playbook=name,
-        kind="reject",
-        entry_ids=verdict.entry_ids,
         issued_by=verdict.judged_by,
     )
     if verdict.entry_ids:
-        return command
+        return command(kind="reject", entry_ids=verdict.entry_ids)
     if all(verdict.accepts or verdict.undecided for verdict in gate.candidate.verdicts):
         return None
     production, candidate = _compared(basis, gate)
@@ -162,17 +162,15 @@ def rejection(basis: Basis, gate: Gate) -> Command | None:
     ids = union(*(taught[source] for source in verdict.sources or taught))
     changed = rejecting.consolidated(updates, production, candidate)
     if changed and (verdict.judge != PERSON or not ids):
-        return command.model_copy(update={"entry_ids": changed})
+        return command(kind="reject", entry_ids=changed)
     if not ids:
         return None
     rule = rejecting.RULE.format(version=number)
-    return command.model_copy(
-        update={
-            "kind": "revoke",
-            "reflection_ids": ids,
-            "rules": tuple(f"{rule} {source}" for source in verdict.sources) or (rule,),
-            "retained_from": basis.read(FirstReflection(basis.state.number)),
-        }
+    return command(
+        kind="revoke",
+        reflection_ids=ids,
+        rules=tuple(f"{rule} {source}" for source in verdict.sources) or (rule,),
+        retained_from=basis.read(FirstReflection(basis.state.number)),
     )
 
 

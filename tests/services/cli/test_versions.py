@@ -489,17 +489,24 @@ def test_a_dry_run_says_it_for_a_branch_too(learned: Deployment) -> None:
     assert parts[0] < text.index("goes: ") < parts[1] < text.rindex("goes: ")
 
 
-def test_a_dry_run_names_what_is_asked_about_again_and_what_that_costs(learned: Deployment) -> None:
+def made_by_third(learned: Deployment, operation: Operation, seen: tuple[Seen, ...]) -> Playbook:
+    """Return the version that a third batch with this operation makes."""
     (*_, done) = ledger.messages(learned.log, topics.UPDATES, Update)
-    mixed = Operation(kind=OperationKind.ADD, content="of both", evidence=("r-13", "r-14"))
     plan = done.plan.model_copy(update={"sequence": 3, "batch_id": "b-3"})
-    by_check = tuple(one.model_copy(update={"covered": "check"}) for one in done.result.seen)
-    result = done.result.model_copy(update={"operations": (mixed,), "seen": by_check})
+    result = done.result.model_copy(update={"operations": (operation,), "seen": seen})
     third = done.model_copy(update={"plan": plan, "result": result})
     (offset,) = asyncio.run(learned.log.produce(topics.BATCHES.record(manifest_of(third))))
     asyncio.run(learned.log.produce(outgoing(third.model_copy(update={"manifest_offset": offset}))))
     run_json("playbook", "rollback", NAME, "1")  # publish runs, and comes to the update
     (*_, made) = (version for version in ledger.versions(learned.log) if version.origin == "batch")
+    return made
+
+
+def test_a_dry_run_names_what_is_asked_about_again_and_what_that_costs(learned: Deployment) -> None:
+    (*_, done) = ledger.messages(learned.log, topics.UPDATES, Update)
+    mixed = Operation(kind=OperationKind.ADD, content="of both", evidence=("r-13", "r-14"))
+    by_check = tuple(one.model_copy(update={"covered": "check"}) for one in done.result.seen)
+    made = made_by_third(learned, mixed, by_check)
     assert made.batch_sequence == 3
     run_json("playbook", "rollback", NAME, str(made.version))
     foreseen = run_json("playbook", "revoke", NAME, "r-13", "--dry-run")
@@ -527,19 +534,11 @@ def test_revoke_names_the_labels_that_still_serve_the_text(learned: Deployment) 
 def test_revoke_names_a_label_that_serves_a_reworded_entry_which_a_rollback_has_left_behind(
     learned: Deployment,
 ) -> None:
-    (*_, done) = ledger.messages(learned.log, topics.UPDATES, Update)
     entry = next(one for one in ledger.latest(learned.log).entries if one.content == "lesson 3")
     reworded = Operation(
         kind=OperationKind.UPDATE, content="lesson 3 twice", entry_ids=(entry.id,), evidence=("r-99",)
     )
-    plan = done.plan.model_copy(update={"sequence": 3, "batch_id": "b-3"})
-    seen = (Seen(reflection_id="r-99", offset=99, covered="words"),)
-    result = done.result.model_copy(update={"operations": (reworded,), "seen": seen})
-    third = done.model_copy(update={"plan": plan, "result": result})
-    (offset,) = asyncio.run(learned.log.produce(topics.BATCHES.record(manifest_of(third))))
-    asyncio.run(learned.log.produce(outgoing(third.model_copy(update={"manifest_offset": offset}))))
-    run_json("playbook", "rollback", NAME, "1")  # publish runs, and comes to the update
-    (*_, made) = (version for version in ledger.versions(learned.log) if version.origin == "batch")
+    made = made_by_third(learned, reworded, (Seen(reflection_id="r-99", offset=99, covered="words"),))
     assert "lesson 3 twice" in {one.content for one in made.entries}
     run_json("playbook", "promote", NAME, "production", str(made.version))
     run_json("playbook", "rollback", NAME, "2")

@@ -67,10 +67,10 @@ def _read(
 ) -> Trace | None:
     base = mark.parents[form.up - 1] if form.up else mark.parent
     beside = {path for pattern in form.beside for path in base.glob(pattern) if path.is_file()}
-    files = {}
+    files, home = {}, root.resolve()
     for path in sorted({mark, *beside}):
         name = path.relative_to(base).as_posix()
-        if not path.resolve().is_relative_to(root.resolve()):  # the folder may be another's
+        if not path.resolve().is_relative_to(home):  # the folder may be another's
             raise LineError(f"{name} is a link out of the folder; copy what it leads to")
         files[name] = path.read_text("utf-8", errors="replace")
     try:

@@ -5,7 +5,7 @@ import typer
 from combee.adapters.ports import FatalError, Log
 from combee.cli.shared.log import open_log
 from combee.core.commands import absence, is_deleted, no_version
-from combee.core.gate.gate import label_read
+from combee.core.gate.gate import label_read, labels_by_playbook
 from combee.log.history import History, all_labels, newest_playbook, newest_snapshots
 from combee.process.settings.loading import Settings
 from combee_schemas.base import playbook_of
@@ -134,7 +134,7 @@ async def resolve_version_or_branch(log: Log, name: str, ref: str) -> Playbook:
 
 async def labels(log: Log) -> dict[str, dict[str, int]]:
     """Return the versions that labels point at, by playbook."""
-    by_playbook: dict[str, dict[str, int]] = {}
-    for label in await all_labels(log):
-        by_playbook.setdefault(label.playbook, {})[label.label] = label.version
-    return by_playbook
+    return {
+        playbook: {name: label.version for name, label in known.items()}
+        for playbook, known in labels_by_playbook(await all_labels(log)).items()
+    }

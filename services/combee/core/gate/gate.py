@@ -50,11 +50,16 @@ def gate_of(labels: Mapping[str, Label]) -> Gate | None:
 
 def gates_of(labels: Iterable[Label]) -> dict[str, Gate]:
     """Return the gates described by labels, by playbook in order."""
+    gates = {name: gate_of(known) for name, known in sorted(labels_by_playbook(labels).items())}
+    return {name: gate for name, gate in gates.items() if gate is not None}
+
+
+def labels_by_playbook(labels: Iterable[Label]) -> dict[str, dict[str, Label]]:
+    """Return labels by playbook and name."""
     by_playbook: dict[str, dict[str, Label]] = {}
     for label in labels:
         by_playbook.setdefault(label.playbook, {})[label.label] = label
-    gates = {name: gate_of(known) for name, known in sorted(by_playbook.items())}
-    return {name: gate for name, gate in gates.items() if gate is not None}
+    return by_playbook
 
 
 # ---- reading

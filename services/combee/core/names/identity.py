@@ -69,9 +69,13 @@ def meant_by(sent_id: str, identities: Iterable[str]) -> list[str]:
 def claimed_identities(sent_id: str, source: Source | None, headers: Headers) -> tuple[str, ...]:
     """Return the identities that a record may have, judged without the secrets; the likeliest first."""
     plain = (identity_of(sent_id, ""), sent_id) if MARK in sent_id else (sent_id,)
-    if header(headers, PROOF_HEADER) is not None and source is not None:
-        return (identity_of(sent_id, source.name), *plain)
-    return plain
+    owner = claimed_owner(source, headers)
+    return (identity_of(sent_id, owner), *plain) if owner else plain
+
+
+def claimed_owner(source: Source | None, headers: Headers) -> str:
+    """Return the source that a record has a proof of, judged without the secrets; empty: none."""
+    return source.name if source is not None and header(headers, PROOF_HEADER) is not None else ""
 
 
 def given_identity(headers: Headers) -> str:

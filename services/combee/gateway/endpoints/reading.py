@@ -11,6 +11,7 @@ from fastapi import APIRouter, Depends, Header, Query, Response
 from combee.core.commands import RefusedError
 from combee.core.evaluation.outcomes.report import OutcomesReport, outcomes_report
 from combee.core.formats.files import Format, write_playbook
+from combee.core.gate.gate import labels_by_playbook
 from combee.core.playbook.comparison import Comparison, compare
 from combee.core.playbook.versions import empty
 from combee.gateway import playbooks
@@ -116,7 +117,7 @@ class Reading:
             if name.startswith(prefix) and name > (after or "") and caller.may_touch(name)
         )
         first = list(islice(matching, limit + 1))
-        labels = playbooks.labels_by_playbook(self._context)
+        labels = labels_by_playbook(self._context.labels.all().values())
         rows = tuple(listed(playbook, labels.get(playbook.name, {})) for playbook in first[:limit])
         return Page(playbooks=rows, next=rows[-1].name if len(first) > limit else None)
 

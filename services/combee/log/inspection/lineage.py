@@ -10,14 +10,13 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from combee.adapters.ports import FatalError, Log, TopicPartition
-from combee.core.names.identity import fingerprint, owner_of
+from combee.core.names.identity import claimed_owner, fingerprint, owner_of
 from combee.core.playbook.lineage.evidence import Place, ancestry, began_with, place
 from combee.log.evidence import Taught, places_of, with_evidence
 from combee.log.history import messages, partition_of, reflections_at
 from combee_schemas import base, topics
 from combee_schemas.base import playbook_of
 from combee_schemas.playbook import Change, ChangeKind, Entry, Playbook
-from combee_schemas.records import PROOF_HEADER, header
 from combee_schemas.reflection import Reflection
 from combee_schemas.topics import key_of
 from combee_schemas.trace import Trace
@@ -244,8 +243,7 @@ async def _traces(
             if key in ids:
                 for trace in topics.TRACES.under(key, [record]):
                     if (trace.playbook, trace.trace_id) == (name, key):
-                        is_signed = header(record.headers, PROOF_HEADER) is not None
-                        owner = trace.source.name if trace.source and is_signed else ""
+                        owner = claimed_owner(trace.source, record.headers)
                         for link in ids[key] & {_sent_by(owner), fingerprint(trace)}:
                             traces.setdefault((key, link), trace)
     return traces

@@ -566,10 +566,13 @@ class _Prepared:
     def _claim(self, claim: Known) -> None:
         """Let what an entry said, which is gone or says something else now, come back for who says the same."""
         was, now = self._was.get(claim.entry_id), self.entries.get(claim.entry_id)
-        if was is None or claim.said not in {"", said_digest(was.content)}:
-            self.known.append(claim)  # it was about other words when it was recorded, too
-            return
-        if now is not None and (now.content == was.content or not claim.said):
+        # It may have been about other words when it was recorded, too.
+        is_of_it = was is not None and claim.said in {"", said_digest(was.content)}
+        if (
+            was is None
+            or not is_of_it
+            or (now is not None and (now.content == was.content or not claim.said))
+        ):
             self.known.append(claim)
             return
         left = tuple(reflection_id for reflection_id in claim.evidence if reflection_id not in self.gone)

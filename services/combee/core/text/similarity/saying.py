@@ -178,11 +178,12 @@ def _says(text: str, lesson: str) -> bool:
     if same_lesson(text, lesson):
         return True
     wanted = _sentences(lesson)
-    is_said = bool(wanted) and wanted == _sentences(text) and _has_the_same_exact_words(text, lesson)
+    if not (wanted and wanted == _sentences(text) and _has_the_same_exact_words(text, lesson)):
+        return False
     # What is empty may be left out, and not change its place: "our policy, not its" is not "its policy, not our".
     shorter, longer = sorted((_evened(text), _evened(lesson)), key=len)
     left = iter(longer)
-    return is_said and all(word in left for word in shorter)
+    return all(word in left for word in shorter)
 
 
 def _has_other_figures(text: str, lesson: str) -> bool:
