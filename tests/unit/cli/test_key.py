@@ -1,5 +1,6 @@
 """``combee key``: a key or a secret in a file for its owner alone, and the two lines that an agent needs."""
 
+import fcntl
 import sys
 import tomllib
 from pathlib import Path
@@ -140,3 +141,23 @@ def test_with_keys_everybody_needs_one_and_the_admin_has_one() -> None:
     assert caller is not None
     assert "playbooks:admin" in caller.scopes
     assert known_sources(settings.sources).can_prove
+
+
+def test_an_admin_key_made_anew_opens_the_gateway_in_place_of_the_former_one() -> None:
+    lines("admin")
+    former = admin_key(load_settings())
+    with_keys(load_settings(), former)
+    former.path.unlink()
+    admin = admin_key(load_settings())
+    ring = keyring(with_keys(load_settings(), admin).gateway)
+    assert ring.caller(former.key, 0) is None
+    assert ring.caller(admin.key, 0)
+
+
+def test_two_commands_at_once_do_not_overwrite_each_other_s_key(tmp_path: Path) -> None:
+    lines("shop")
+    with (tmp_path / "data" / ".sources.toml.lock").open("w") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        for arguments in (("desk",), ("desk", "--kafka")):
+            assert "try again" in run("key", *arguments).stderr
+    assert lines("desk")

@@ -1,12 +1,14 @@
 """Keys and secrets that prove who somebody is: made here, and kept in files for their owner alone."""
 
+import fcntl
 import hashlib
 import json
 import os
 import secrets
 import shlex
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -68,13 +70,15 @@ def new_key(settings: Settings, name: str, *, admin: bool, url: str) -> NewKey:
         If a file cannot be written.
     """
     path, key, sources = keys_path(settings), secrets.token_urlsafe(KEY_BYTES), sources_path(settings)
-    _check_new(name, (known["name"] for known in _read(path).get("keys", ())), path, longest=LONGEST_KEY_NAME)
-    _with_services_secret(sources)
     is_set = settings.sources.sources_file is not None
     proving = (
         "" if is_set else f", and for all services COMBEE_SOURCES_FILE={sources}, or its name is not proven"
     )
-    _append(path, _key_text(name, key, (*AGENT, *(ADMIN if admin else ()))))
+    with _alone(sources):
+        known = (known["name"] for known in _read(path).get("keys", ()))
+        _check_new(name, known, path, longest=LONGEST_KEY_NAME)
+        _with_services_secret(sources)
+        _append(path, _key_text(name, key, (*AGENT, *(ADMIN if admin else ()))))
     return NewKey(
         name=f"key:{name}",
         path=path,
@@ -95,9 +99,10 @@ def new_secret(settings: Settings, name: str) -> NewKey:
         If the file cannot be written.
     """
     path, secret = sources_path(settings), secrets.token_urlsafe(KEY_BYTES)
-    _check_new(name, (known["name"] for known in _read(path).get("sources", ())), path)
-    _with_services_secret(path)
-    _append(path, f'[[sources]]\nname = {_quoted(name)}\nsecret = "{secret}"\n')
+    with _alone(path):
+        _check_new(name, (known["name"] for known in _read(path).get("sources", ())), path)
+        _with_services_secret(path)
+        _append(path, f'[[sources]]\nname = {_quoted(name)}\nsecret = "{secret}"\n')
     return NewKey(
         name=name,
         path=path,
@@ -110,15 +115,22 @@ def new_secret(settings: Settings, name: str) -> NewKey:
 def with_keys(settings: Settings, admin: AdminKey) -> Settings:
     """Return settings under which everybody needs a key; the files are made, with the admin's key in them.
 
+    The key has its file's name. One that was made anew opens the gateway in place of the former one.
+
     Raises
     ------
     SettingsError, OSError
         As for ``new_key``.
     """
     keys, sources = keys_path(settings), sources_path(settings)
-    _with_services_secret(sources)
-    if all(known.get("hash") != _hash(admin.key) for known in _read(keys).get("keys", ())):
-        _append(keys, _key_text("admin", admin.key, (*AGENT, *ADMIN)))
+    name, now = admin.path.name[-LONGEST_KEY_NAME:], _hash(admin.key)
+    with _alone(sources):
+        _with_services_secret(sources)
+        known = {known.get("name"): known.get("hash") for known in _read(keys).get("keys", ())}
+        if former := known.get(name):
+            _write(keys, keys.read_text("utf-8").replace(former, now))
+        elif now not in known.values():
+            _append(keys, _key_text(name, admin.key, (*AGENT, *ADMIN)))
     return replace(
         settings,
         gateway=settings.gateway.model_copy(update={"gateway_keys_file": keys}),
@@ -166,6 +178,18 @@ def _with_services_secret(path: Path) -> None:
     if "services_secret" not in _read(path):
         text = path.read_text("utf-8") if path.exists() else ""
         _write(path, f'services_secret = "{secrets.token_urlsafe(KEY_BYTES)}"\n\n{text}')
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Keep other commands from the files of keys and sources meanwhile: each is read and written as a whole."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with path.with_name(f".{path.name}.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise SettingsError(f"another command is writing {path}: try again") from error
+        yield
 
 
 def _read(path: Path) -> dict[str, Any]:
