@@ -244,7 +244,7 @@ def _is_number(word: str) -> bool:
 @lru_cache(_WORDS_REMEMBERED)
 def folded(word: str) -> str:
     """Return a word in lower case, unless its case may be significant: MW is not mW, M is not m."""
-    shouted = word.isupper() and len(word) >= _SHORTEST_SHOUTED
+    shouted = word.isupper() and (len(word) >= _SHORTEST_SHOUTED or word == "NOT")
     is_name = word.istitle() and len(word) > 1
     return word.casefold() if word.isalpha() and (shouted or is_name) else word
 

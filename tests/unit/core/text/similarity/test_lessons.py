@@ -27,6 +27,7 @@ SAME = [
     ("Make sure to end code blocks with a newline", "End code blocks with a newline."),
     ("Never call the API twice", "Do not call the API twice."),
     ("Don't call the API twice", "do not call the API twice"),
+    ("Do NOT call the API twice", "Do not call the API twice"),
     ("This can't fail", "This cannot fail"),
     ("When the page is empty, stop the loop.", "Stop the loop when the page is empty."),
     ("For refunds: always ask for the receipt", "Ask for the receipt for refunds."),
