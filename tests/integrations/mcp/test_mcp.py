@@ -251,7 +251,7 @@ async def errors_are_the_tools_answers_with_what_helps(client: Client) -> None:
     assert "playbook: String should match pattern" in await refused(client, "playbook", playbook="../x")
     assert "nope: Extra inputs" in await refused(client, "playbook", playbook=NAME, nope=1)
     assert "query: Field required" in await refused(client, "search_entries")
-    assert "no entry nope" in await refused(client, "why", playbook=NAME, entry="nope")
+    assert "entry nope" in await refused(client, "why", playbook=NAME, entry="nope")
     assert "there is no tool nope; there are: playbook," in await refused(client, "nope")
     assert "the lesson is empty" in await refused(client, "publish_reflection", playbook=NAME, key_insight="")
 
