@@ -166,7 +166,6 @@ def recomputed(history: list[Playbook], updates: Mapping[int, Update], gone: Gon
     """Return what the last of these versions says without what is ``gone``, from all that was recorded."""
     lines: dict[int, Lines] = {0: {}}
     says: dict[int, dict[str, str]] = {0: {}}
-    since: dict[str, int] = {}
     for version in history:
         says[version.version] = {entry.id: entry.content for entry in version.entries}
         start = evidence.began_with(version)[1]
@@ -177,7 +176,7 @@ def recomputed(history: list[Playbook], updates: Mapping[int, Update], gone: Gon
                 # Until now agents have read other words.
                 if says[start].get(entry_id, line.content) != line.content:
                     line.since = version.version
-            apply(book, update, says[start], says[version.version], gone, since)
+            apply(book, update, says[start], says[version.version], gone)
             for line in book.values():
                 line.since = line.since or version.version
         else:
@@ -185,7 +184,6 @@ def recomputed(history: list[Playbook], updates: Mapping[int, Update], gone: Gon
             for entry_id in book.keys() & says[version.version].keys():
                 if book[entry_id].content == says[version.version][entry_id]:
                     book[entry_id].since = created(version)[entry_id]
-        since = created(version)
         lines[version.version] = book
     return lines[history[-1].version]
 
@@ -212,21 +210,21 @@ def apply(
     before: Mapping[str, str],
     after: Mapping[str, str],
     lost: Gone,
-    since: Mapping[str, int],
 ) -> None:
     gone, about = lost.ids, dict[str, str]()
+    for seen in update.result.seen:
+        for tag in seen.tags if seen.reflection_id not in gone else ():
+            if tag.id in book and book[tag.id].since <= (seen.shown_version or 0):
+                setattr(book[tag.id], tag.tag, getattr(book[tag.id], tag.tag) + 1)
     for claim in update.result.known:
-        if claim.entry_id in before and claim.entry_id not in book and set(claim.evidence) - gone:
+        asked = {(update.plan.sequence, each) for each in set(claim.evidence) - gone}
+        if claim.entry_id in before and claim.entry_id not in book and not asked <= lost.again:
             says = before[claim.entry_id]
             # One that says it already has the support of both.
             about[claim.entry_id] = next(
                 (each for each in book if book[each].content == says), claim.entry_id
             )
-            book.setdefault(about[claim.entry_id], Line(says, set(), since=since[claim.entry_id]))
-    for seen in update.result.seen:
-        for tag in seen.tags if seen.reflection_id not in gone else ():
-            if tag.id in book and book[tag.id].since <= (seen.shown_version or 0):
-                setattr(book[tag.id], tag.tag, getattr(book[tag.id], tag.tag) + 1)
+            book.setdefault(about[claim.entry_id], Line(says, set()))
     for claim in update.result.known:
         entry_id = about.get(claim.entry_id, claim.entry_id)
         if entry_id in book:

@@ -97,22 +97,11 @@ def after_update(
     if plan.reflections < 1 and plan.reason != "consolidate":
         raise InapplicableError(f"{plan.batch_id} is a batch of {plan.reflections} reflections")
     current = without_claims(current, settings.trust)
-    holds = holds_after(current, settings.holds)
-    budget = budget_of(current, settings.playbook_tokens or budget_tokens)
-    gone = barred(current, update)
-    screen, draft = _screened(current, update, holds=holds, gone=gone, budget_tokens=budget)
+    holds, gone = holds_after(current, settings.holds), barred(current, update)
+    draft, sections, entries = applied(current, update, budget_tokens=budget_tokens)
     names = names_of(result.seen, names_counted(settings))
     taught_by = taught(current.taught_by, result.seen, names, uncounted_sources(current, settings))
     sources = by_source(result.seen, names)
-    landed, supported = draft.landing.by_entry(), draft.supported()
-    named = with_sources(draft.entries.values(), screen.supporting, landed)
-    review = screen.reviewed(current, named, supported, budget)
-    draft.settle((*named, *review.entries), review.changes)
-    for operation in result.operations if holds != settings.holds else ():
-        draft.note(
-            "dropped", "", f"{operation.kind}: made for {settings.holds}, and the playbook holds {holds}"
-        )
-    sections, entries = finish(current, draft, budget, screen.room, holds)
     audit = retention.audit(result, draft.landed())
     answered = {reflection.offset for reflection in result.seen} if plan.reason == "revoke" else ()
     again = [asked for asked in current.again if asked.offset not in answered]
@@ -159,6 +148,36 @@ def after_update(
         usage=result.usage,
     )
     return next_version(current, changed, batch, offset=update.manifest_offset, now_ms=now_ms)
+
+
+def applied(
+    current: Playbook,
+    update: Update,
+    *,
+    budget_tokens: int,
+    holds: Holds | None = None,
+    gone: Sequence[str] | None = None,
+    ids: Mapping[str, str] = NO_IDS,
+    free_from: int = 0,
+) -> Applied:
+    """Return what a batch makes of ``current``, with all evidence; the other parameters: as for ``drafted``."""
+    settings = update.plan.settings
+    current = without_claims(current, settings.trust)
+    holds = holds or holds_after(current, settings.holds)
+    budget = budget_of(current, settings.playbook_tokens or budget_tokens)
+    gone = barred(current, update) if gone is None else gone
+    screen, draft = _screened(
+        current, update, holds=holds, gone=gone, budget_tokens=budget, ids=ids, free_from=free_from
+    )
+    supported = draft.supported()
+    named = with_sources(draft.entries.values(), screen.supporting, draft.landing.by_entry())
+    review = screen.reviewed(current, named, supported, budget)
+    draft.settle((*named, *review.entries), review.changes)
+    for operation in update.result.operations if holds != settings.holds else ():
+        draft.note(
+            "dropped", "", f"{operation.kind}: made for {settings.holds}, and the playbook holds {holds}"
+        )
+    return draft, *finish(current, draft, budget, screen.room, holds)
 
 
 def holds_after(base: Playbook, holds: Holds) -> Holds:

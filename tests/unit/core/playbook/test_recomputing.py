@@ -477,9 +477,9 @@ def test_the_owner_of_what_a_revocation_brings_back_does_not_pay_for_its_room() 
     first = update(base, *taught, seen=[2, 3])
     full = versions.after_update(base, first, budget_tokens=PLENTY, now_ms=0)
     budget = sum(map(entry_tokens, full.entries))
-    removal = update(full, op(REMOVE, "", full.entries[0].id, evidence=("r-1",)), seen=[1])
+    removal = within(update(full, op(REMOVE, "", full.entries[0].id, evidence=("r-1",)), seen=[1]), budget)
     shorter = versions.after_update(full, removal, budget_tokens=budget, now_ms=0)
-    brought = update(shorter, added(new, "r-3"), seen=[3])
+    brought = within(update(shorter, added(new, "r-3"), seen=[3]), budget)
     last = versions.after_update(shorter, brought, budget_tokens=budget, now_ms=0)
     book = Recomputation(base, last.model_copy(update={"revoked": ("r-1",)}), next_id=9)
     for version, one in ((full, first), (shorter, removal), (last, brought)):
@@ -487,6 +487,12 @@ def test_the_owner_of_what_a_revocation_brings_back_does_not_pay_for_its_room() 
     left = {entry.content for entry in book.result(budget_tokens=budget).entries}
     without_removal = versions.after_update(full, brought, budget_tokens=budget, now_ms=0)
     assert left == {entry.content for entry in without_removal.entries} == {*lessons[:3], new}
+
+
+def within(made: Update, budget: int) -> Update:
+    """Return an update whose manifest states the token budget."""
+    stated = made.plan.settings.model_copy(update={"playbook_tokens": budget})
+    return made.model_copy(update={"plan": made.plan.model_copy(update={"settings": stated})})
 
 
 def _hijacked(base: Playbook) -> Update:
@@ -714,3 +720,17 @@ def test_who_repeats_a_lesson_under_the_id_of_a_revoked_entry_that_it_was_merged
 
 def _proven(seen: Seen) -> Seen:
     return seen.model_copy(update={"source": Source(name=f"shop-{seen.offset}", proven="key")})
+
+
+def test_what_entries_of_a_revoked_source_evicted_comes_back() -> None:
+    """Others taught in the same batch, too."""
+    base = empty("p")
+    made = [update(base, added(RULE, "r-2"), added(OTHER_RULE, "r-3"), seen=[2, 3])]
+    full = versions.after_update(base, made[0], budget_tokens=PLENTY, now_ms=0)
+    room = sum(map(entry_tokens, full.entries))
+    crowd = [added(f"{word} {word * 9}", "r-1", "r-5") for word in ("ab", "cd")]
+    again = Known(entry_id="str-00002", evidence=("r-4",))
+    made.append(within(update(full, *crowd, seen=[1, 4, 5], known=[again]), room))
+    evicted = versions.after_update(full, made[1], budget_tokens=PLENTY, now_ms=0)
+    assert RULE not in [one.content for one in evicted.entries]
+    assert [one.content for one in without(["r-1", "r-5"], *made).entries] == [RULE, OTHER_RULE]

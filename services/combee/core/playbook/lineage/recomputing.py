@@ -1,52 +1,44 @@
 """What a playbook would say without some reflections: its recorded operations, applied again without a model; pure.
 
-``Recomputation`` follows a playbook's versions from its first one. What rests on revoked reflections alone is left
-out: an entry keeps the words it had before, what was merged or removed comes back, tags are not counted. All that the
-revoked reflections did not touch is taken as it was recorded, evictions, edits and promotions included.
+``Recomputation`` follows a playbook's versions from its first one, and applies each batch without its revoked
+reflections to the entries that are left so far, by the rules by which it was applied (``versions.applied``). So an
+entry keeps the words it had before, what was merged, removed or evicted comes back, and what lacks support now waits.
+An entry that comes out as it did with the revoked reflections is taken as it was recorded.
 
 What an operation adds or rewrites stays if another reflection says all of it word for word. Some cases cannot be
-known without a model: the words of another operation that rests on revoked *and* on other reflections (``Mixed``). It
-is dropped, and a model is asked about the other reflections again, unless they have expired. So it is where others
-say by a check call's word alone what an entry says whose words are revoked; where it is not known how they say it, it
-stays and is named.
+known without a model (``Mixed``): the words of another operation that rests on revoked *and* on other reflections,
+and those of an entry that is gone, which others say by a check call's word alone. They are dropped, and a model is
+asked about the other reflections again, unless they have expired.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from combee.core.playbook.budget import UNBOUNDED, budget_of, evictions
-from combee.core.playbook.draft import NO_BUDGET, UNGIVEN, Draft
+from combee.core.playbook.draft import NO_BUDGET, UNGIVEN
 from combee.core.playbook.lineage import evidence
 from combee.core.playbook.lineage.branching import learns
 from combee.core.playbook.lineage.evidence import Place, here, ids_here
 from combee.core.playbook.lineage.rejecting import allowed
 from combee.core.playbook.operations import MAX_DETAIL_CHARS
-from combee.core.playbook.sections import slug
 from combee.core.playbook.trust import (
-    NO_PROBATION,
-    PROPOSED,
-    Candidate,
-    Screen,
     activated,
     barred,
     barred_sources,
     parts,
     rules_of,
     said_digest,
-    supporting,
-    unsure_of,
-    with_sources,
     without_claims,
 )
-from combee.core.playbook.versions import drafted, holds_after
+from combee.core.playbook.versions import applied, holds_after
 from combee.core.text.similarity.lessons import same_lesson
 from combee_schemas.plan import PlanSettings
 from combee_schemas.playbook import Asked, Change, Entry, Playbook
 from combee_schemas.scan import Echo, Known, Operation, OperationKind, Update
 
-ALONE = "all of its evidence is revoked"
+ALONE = "it is not there without what is revoked"
 UNSEEN = "proposed again, the batch that let agents see it is revoked"
 WHOLLY_NEW = frozenset({"import", "delete"})
 """Nothing of the version before is left, unless it says so."""
@@ -117,9 +109,6 @@ class Recomputation:
     _manifests: set[int] = field(default_factory=set)
     _merged_away: set[str] = field(default_factory=set)
     """Entries whose words went into those of others."""
-    _shared: Mapping[str, Entry] = field(default_factory=dict)
-    """The entries of the last version as recorded that had room for all of them: what a revocation brings back was
-    there before anything that came since."""
     _other: dict[Place, frozenset[str]] = field(default_factory=dict)
     """By version: its entries that are gone or say something else without what is revoked."""
 
@@ -157,15 +146,17 @@ class Recomputation:
 
     def _go_over(self, version: Playbook) -> None:
         """Go on to the line that forked or adopted what was followed so far."""
-        ids = ids_here(version)
         self.entries = {entry.id: entry for entry in here(self.entries.values(), version)}
+        self._rename(ids_here(version))
+        if version.adopted is not None:
+            through = version.through_offset  # what comes later is in batches of this line anyway
+            self.pending = {asked: None for asked in self.pending if asked.offset <= through}
+
+    def _rename(self, ids: Mapping[str, str]) -> None:
         self._mixed = [
             replace(mixed, entry_ids=tuple(ids.get(entry_id, entry_id) for entry_id in mixed.entry_ids))
             for mixed in self._mixed
         ]
-        if version.adopted is not None:
-            through = version.through_offset  # what comes later is in batches of this line anyway
-            self.pending = {asked: None for asked in self.pending if asked.offset <= through}
 
     def _note(self, update: Update, made: Playbook) -> None:
         """Note a batch: what it asked about again, and what it left to be asked about again itself."""
@@ -195,8 +186,7 @@ class Recomputation:
             budget = budget_of(self.recorded, self._settings.playbook_tokens or budget_tokens)
             weighs = rules_of(self._settings).weighs
             bounds = parts(self.recorded) if weighs else UNBOUNDED
-            shared = tuple(self._shared.values())
-            out = frozenset(evictions(entries, budget, shared, self.recorded.sections, bounds))
+            out = frozenset(evictions(entries, budget, None, self.recorded.sections, bounds))
             changes += [
                 Change(kind="evict", entry_id=entry.id, detail=entry.content[:MAX_DETAIL_CHARS])
                 for entry in entries
@@ -224,8 +214,6 @@ class Recomputation:
         other = frozenset(entry_id for entry_id, content in recorded.items() if says.get(entry_id) != content)
         if other:
             self._other[evidence.place(self.recorded)] = other
-        if says.items() <= recorded.items():
-            self._shared = self.entries
 
     def _cleaned(self, version: Playbook) -> Iterator[tuple[str, Entry]]:
         """Yield a version's entries without revoked evidence and sources, but those that rest on nothing else.
@@ -246,17 +234,19 @@ class Recomputation:
 
     def _after_people(self, before: Playbook, after: Playbook) -> dict[str, Entry]:
         """Return the entries after a version that no known update made: what it did not change stays as it is."""
-        out, gone = _evicted(after), frozenset(self.barred.revoked)
+        out = _evicted(after)
         was = {entry.id: entry for entry in before.entries}
         if after.origin in TAKEN_BACK:
-            known = {entry.id: entry for entry in after.entries}
-            stays = {entry.id: entry for entry in allowed(self._under_ids_of(after), after)}
+            ids, known = self._ids_of(after), {entry.id: entry for entry in after.entries}
+            self._rename(ids)
+            left = (
+                entry.model_copy(update={"id": ids.get(entry.id, entry.id)})
+                for entry in self.entries.values()
+            )
             return {
-                entry_id: _as_old(_in_state(entry, was.get(entry_id), known[entry_id], gone), known[entry_id])
-                if entry_id in known
-                else entry
-                for entry_id, entry in stays.items()
-                if entry_id not in out
+                entry.id: _as_old(entry, known.get(entry.id))
+                for entry in allowed(left, after)
+                if entry.id not in out
             }
         now = dict(self._cleaned(after))
         entries: dict[str, Entry] = {}
@@ -272,7 +262,7 @@ class Recomputation:
                 kept = {"by_hand": True, "updated_version": entry.updated_version}
                 # What waits without revoked support is shown: a person stands behind it.
                 mine = activated(mine.model_copy(update=kept)) if is_kept else mine
-                entries[entry.id] = _in_state(mine, said, entry, gone)
+                entries[entry.id] = mine
             elif (is_kept or not same) and entry.id in now:
                 entries[entry.id] = now[entry.id]
         if after.origin in WHOLLY_NEW:
@@ -287,8 +277,8 @@ class Recomputation:
         }
         return {**entries, **{entry.id: entry for entry in allowed(back.values(), after)}}
 
-    def _under_ids_of(self, version: Playbook) -> Iterator[Entry]:
-        """Yield the entries, those that a version brought back under the ids that it gave them, evicted or not."""
+    def _ids_of(self, version: Playbook) -> dict[str, str]:
+        """Return the ids of entries that a version brought back under others, evicted or not: id → id there."""
         known = {entry.id for entry in version.entries}
         given: dict[tuple[str, str], list[str]] = defaultdict(list)  # two may say the same
         for entry in version.entries:
@@ -297,9 +287,12 @@ class Recomputation:
         for change in version.changes:
             if change.kind == "evict" and change.entry_id not in self.entries:
                 given["", change.detail].append(change.entry_id)
+        ids = dict[str, str]()
         for entry_id, entry in self.entries.items():
-            ids = given[entry.section, entry.content] or given["", entry.content[:MAX_DETAIL_CHARS]]
-            yield entry.model_copy(update={"id": ids.pop(0)}) if ids and entry_id not in known else entry
+            there = given[entry.section, entry.content] or given["", entry.content[:MAX_DETAIL_CHARS]]
+            if there and entry_id not in known:
+                ids[entry_id] = there.pop(0)
+        return ids
 
     def _after_batch(self, before: Playbook, after: Playbook, update: Update) -> dict[str, Entry]:
         gone = frozenset(barred(self.barred, update))
@@ -308,32 +301,33 @@ class Recomputation:
             return {entry.id: entry for entry in after.entries}
         if _is_wholly(update, gone) and not _is_wholly(update, frozenset(known)):
             return self.entries
-        holds = holds_after(before, update.plan.settings.holds)
-        budget = budget_of(before, update.plan.settings.playbook_tokens or NO_BUDGET)
-        recorded = drafted(before, update, budget_tokens=budget)
+        recorded, _, foreseen = applied(before, update, budget_tokens=NO_BUDGET)
         prepared = _Prepared(self, before, update, gone, recorded.placed)
+        sources = barred_sources(self.barred)
         base = before.model_copy(
-            update={"entries": tuple(prepared.entries.values()), "next_id": self.next_id}
+            update={
+                "entries": tuple(prepared.entries.values()),
+                "next_id": self.next_id,
+                "revocations": self.barred.revocations,
+                "taught_by": tuple(source for source in before.taught_by if source.name not in sources),
+            }
         )
-        draft = drafted(
+        draft, _, mine = applied(
             base,
             prepared.update,
-            holds=holds,
+            holds=holds_after(before, update.plan.settings.holds),
             gone=tuple(gone),
-            budget_tokens=budget,
+            budget_tokens=NO_BUDGET,
             ids={**prepared.ids, **recorded.placed},
             free_from=before.next_id,
         )
         self.next_id = max(self.next_id, draft.next_id)
-        contents = {entry.content: entry.id for entry in draft.entries.values()}
-        self._mixed += prepared.mixed(contents)
-        # Where something was erased since, applying the batch gives the ids of what is left to other entries.
-        says = {entry.id: entry.content for entry in after.entries}
-        for entry in tuple(recorded.entries.values()):
-            if says.get(entry.id, entry.content) != entry.content:
-                recorded.drop(entry.id)
-                draft.drop(entry.id)
-        return self._merged(before, after, update, recorded.entries, draft, gone)
+        self._mixed += prepared.mixed({entry.content for entry in mine})
+        # Nobody repeats what agents are shown: it does not expire.
+        shown = {entry.id for entry in after.entries if entry.is_active}
+        expired = [change.entry_id for change in draft.changes if change.kind == "expire"]
+        kept = [prepared.entries[entry_id] for entry_id in expired if entry_id in shown]
+        return self._merged(after, foreseen, (*mine, *kept))
 
     def _is_touched(self, before: Playbook, update: Update, gone: frozenset[str]) -> bool:
         """Return whether a batch, or what it was applied to, is another without what is revoked."""
@@ -344,82 +338,26 @@ class Recomputation:
             or self.entries != {entry.id: entry for entry in before.entries}
         )
 
-    def _merged(
-        self,
-        before: Playbook,
-        after: Playbook,
-        update: Update,
-        recorded: Mapping[str, Entry],
-        draft: Draft,
-        gone: Collection[str],
-    ) -> dict[str, Entry]:
-        """Return the entries after a batch: as recorded, unless applying it without what is revoked differs."""
-        was = {entry.id: entry for entry in before.entries}
-        known = {entry.id: entry for entry in after.entries}
-        mine = draft.entries
-        now, out = dict(self._cleaned(after)), _evicted(after)
+    def _merged(self, after: Playbook, foreseen: Iterable[Entry], made: Iterable[Entry]) -> dict[str, Entry]:
+        """Return what a batch ``made`` without what is revoked; what is as ``foreseen`` with it, as recorded."""
+        known, was, mine = (
+            {entry.id: entry for entry in entries} for entries in (after.entries, foreseen, made)
+        )
+        # Where something was erased since, applying the batch gives the ids of what is left to other entries.
+        for entry_id in [one.id for one in was.values() if known.get(one.id, one).content != one.content]:
+            was.pop(entry_id)
+            mine.pop(entry_id, None)
+        now = dict(self._cleaned(after))
         entries: dict[str, Entry] = {}
         for entry_id in dict.fromkeys((*known, *mine)):
-            entry, there = mine.get(entry_id), known.get(entry_id)
-            if entry is None:
-                if there is not None and entry_id not in recorded and entry_id in now:
-                    entries[entry_id] = now[entry_id]
-            elif there is not None:
-                same = entry == recorded.get(entry_id)
-                entries[entry_id] = there if same else _in_state(entry, was.get(entry_id), there, gone)
-            elif entry_id not in recorded and entry_id not in out:
+            entry, recorded = mine.get(entry_id), known.get(entry_id)
+            if entry == was.get(entry_id):
+                entry = recorded if entry is not None else now.get(entry_id)
+            elif recorded is None and entry_id in was:
+                continue  # evicted: the manifest did not state the token budget
+            if entry is not None:
                 entries[entry_id] = entry
-        left = [reflection for reflection in update.result.seen if reflection.reflection_id not in gone]
-        names = supporting(left, update.plan.settings)
-        self._take_back(entries, after, recorded, draft, names, update, gone)
-        return {entry.id: entry for entry in with_sources(entries.values(), names, draft.landing.by_entry())}
-
-    def _take_back(
-        self,
-        entries: dict[str, Entry],
-        after: Playbook,
-        recorded: Mapping[str, Entry],
-        draft: Draft,
-        names: Mapping[str, str],
-        update: Update,
-        gone: Collection[str],
-    ) -> None:
-        """Let what agents were shown with support that is not left wait again, and bring back whose place it took.
-
-        What no version has recorded waits or is shown by the support that it has.
-        """
-        base = self.recorded.model_copy(update={"entries": tuple(draft.entries.values())})
-        screen = Screen.of(base, update, gone)
-        policy, supported = update.plan.settings.probation or NO_PROBATION, draft.supported()
-        known, out = {entry.id: entry for entry in after.entries}, _evicted(after)
-        for entry_id, was in recorded.items():
-            own, about = draft.entries.get(entry_id), (*was.replaces, *was.rivals)
-            lost = [one for one in about if one in recorded and one not in known and one not in out]
-            is_promoted = own is not None and not own.is_active
-            if not (lost or is_promoted) or entry_id not in known or not known[entry_id].is_active:
-                continue
-            back = [draft.entries[one] for one in lost if one in draft.entries]
-            if own is not None:
-                candidate = Candidate.of(own, supported.get(entry_id, ()), names)
-                if why := candidate.waits_for(policy, screen, back):
-                    entries[entry_id], _ = candidate.waiting(policy, why, ages=False)
-                else:
-                    entries[entry_id] = activated(entries[entry_id])
-                    stays = (one for one in back if one.id in own.rivals)
-                    back = [one for one in stays if not candidate.supersedes(one, screen)]
-            entries.update((entry.id, entry) for entry in back)
-        for entry_id, own in draft.entries.items():
-            there = known.get(entry_id)
-            is_recorded = there is not None and not _waits_in_other_words(there, own)
-            if own.is_active or is_recorded or entry_id not in entries:
-                continue
-            candidate = Candidate.of(own, supported.get(entry_id, ()), names)
-            linked = [draft.entries[one] for one in (*own.replaces, *own.rivals) if one in draft.entries]
-            # What takes the place of others does so in the next batch.
-            if (why := candidate.waits_for(policy, screen, linked)) or linked:
-                entries[entry_id], _ = candidate.waiting(policy, why, ages=False)
-            else:
-                entries[entry_id] = activated(own)
+        return entries
 
 
 @dataclass(slots=True)
@@ -444,16 +382,14 @@ class _Prepared:
         self._was = {entry.id: entry for entry in self.before.entries}
         self.entries = dict(self.whole.entries)
         self.entries |= {entry_id: self._begun(entry) for entry_id, entry in self.entries.items()}
-        for claim in self.recorded.result.known:
-            self._claim(claim)
         operations = tuple(self._operations())
         result = self.recorded.result.model_copy(
             update={"operations": operations, "known": tuple(self.known)}
         )
         self.update = self.recorded.model_copy(update={"result": result})
 
-    def mixed(self, contents: Mapping[str, str]) -> Iterator[Mixed]:
-        """Yield the mixed operations that are lost, or whose words are now in a playbook, by its contents."""
+    def mixed(self, contents: Collection[str]) -> Iterator[Mixed]:
+        """Yield the mixed operations that are lost, or whose words are now in a playbook with these contents."""
         for operation, mixed in self._doubtful:
             if mixed.fate == "dropped" or self._is_text or operation.content in contents:
                 yield mixed
@@ -463,8 +399,23 @@ class _Prepared:
         """Whether an operation gives a whole text, which says what the text said that its batch read."""
         return self.recorded.plan.settings.holds == "components"
 
+    def _claimed(self) -> Iterator[Operation]:
+        """Yield what entries said that are gone or say something else now, as additions of who says the same."""
+        for claim in self.recorded.result.known:
+            was, now = self._was.get(claim.entry_id), self.entries.get(claim.entry_id)
+            is_there = now is not None and (was is None or now.content == was.content or not claim.said)
+            # It may have been about other words when it was recorded, too.
+            if was is None or is_there or claim.said not in {"", said_digest(was.content)}:
+                self.known.append(claim)
+                continue
+            self.ids[was.content] = was.id
+            yield Operation(
+                kind=OperationKind.ADD, section=was.section, content=was.content, evidence=claim.evidence
+            )
+
     def _operations(self) -> Iterator[Operation]:
-        for operation in self.recorded.result.operations:
+        claimed = tuple(self._claimed())
+        for n, operation in enumerate((*claimed, *self.recorded.result.operations)):
             left = tuple(
                 reflection_id for reflection_id in operation.evidence if reflection_id not in self.gone
             )
@@ -473,14 +424,15 @@ class _Prepared:
             rests_on_other = rests_on_words and any(map(self._differs, operation.entry_ids))
             if not left and (operation.evidence or rests_on_other):
                 continue
-            if operation.kind == OperationKind.REMOVE:
-                yield operation
-                continue
             rest = operation.model_copy(update={"evidence": left})
+            if operation.kind == OperationKind.REMOVE:
+                yield rest
+                continue
             if operation.kind != OperationKind.MERGE and self._is_said(left):
                 yield self._again(rest)
                 continue
-            is_own = len(left) < len(operation.evidence)
+            # Who claims to say what an entry said has its words from those who are revoked.
+            is_own = n < len(claimed) or len(left) < len(operation.evidence)
             again = self._places(left) if is_own or (rests_on_other and self._is_text) else ()
             if again and self.whole.asked.issuperset(again):
                 self.whole.pending |= dict.fromkeys(again)
@@ -535,11 +487,12 @@ class _Prepared:
         landed = self.placed.get(operation.content)
         if landed is not None and landed in self.entries:
             return  # it was said already: only its evidence counted, not its words
+        known = landed or self.ids.get(operation.content)
         mixed = Mixed(
             line=self.recorded.plan.playbook,
             sequence=self.recorded.plan.sequence,
             kind=operation.kind.value,
-            entry_ids=operation.entry_ids or ((landed,) if landed else ()),
+            entry_ids=operation.entry_ids or ((known,) if known else ()),
             revoked=tuple(
                 reflection_id for reflection_id in operation.evidence if reflection_id in self.gone
             ),
@@ -562,67 +515,6 @@ class _Prepared:
         self.ids[operation.content] = targets[0]
         section = self._was[targets[0]].section
         return operation.model_copy(update={"kind": OperationKind.ADD, "entry_ids": (), "section": section})
-
-    def _claim(self, claim: Known) -> None:
-        """Let what an entry said, which is gone or says something else now, come back for who says the same."""
-        was, now = self._was.get(claim.entry_id), self.entries.get(claim.entry_id)
-        # It may have been about other words when it was recorded, too.
-        is_of_it = was is not None and claim.said in {"", said_digest(was.content)}
-        if (
-            was is None
-            or not is_of_it
-            or (now is not None and (now.content == was.content or not claim.said))
-        ):
-            self.known.append(claim)
-            return
-        left = tuple(reflection_id for reflection_id in claim.evidence if reflection_id not in self.gone)
-        if not left:
-            return
-        is_said = self._is_said(left)
-        seen, rules = self.recorded.result.seen, rules_of(self.recorded.plan.settings)
-        is_doubtful = now is not None or unsure_of(seen, rules).issuperset(left)
-        again = self._places(left) if is_doubtful and not is_said else ()
-        lost = self._has_expired(left) and not is_said
-        if again and self.whole.asked.issuperset(again):
-            self.whole.pending |= dict.fromkeys(again)
-            return
-        words = Operation(kind=OperationKind.ADD, content=was.content, evidence=claim.evidence)
-        mixed = Mixed(
-            line=self.recorded.plan.playbook,
-            sequence=self.recorded.plan.sequence,
-            kind="known",
-            entry_ids=(claim.entry_id,),
-            revoked=tuple(reflection_id for reflection_id in was.evidence if reflection_id in self.gone),
-            fate="dropped" if lost else "again" if again else "stays",
-            again=() if lost else again,
-        )
-        if not is_said:
-            self._doubtful.append((words, mixed))
-        if lost:
-            return
-        bare = {
-            "evidence": (),
-            "evidence_count": 0,
-            "helpful": 0,
-            "harmful": 0,
-            "harmed": (),
-            "helped": (),
-            "sources": (),
-            "support": (),
-        }
-        # Where lessons wait for a quorum it is not known to have one.
-        waits = rules.quorum > 0
-        state = PROPOSED if waits else was.state
-        # One that says it already has the support of both.
-        same = (entry.id for entry in self.entries.values() if same_lesson(entry.content, was.content))
-        entry_id = next(same, "") or (claim.entry_id if now is None else self._new_id(was.section))
-        comes = was.model_copy(update={**bare, "id": entry_id, "state": state})
-        self.entries.setdefault(entry_id, comes)
-        self.known.append(claim.model_copy(update={"entry_id": entry_id, "said": ""}))
-
-    def _new_id(self, section: str) -> str:
-        self.whole.next_id += 1
-        return f"{UNGIVEN}{slug(section)}-{self.whole.next_id - 1:05d}"
 
 
 def _is_wholly(update: Update, gone: frozenset[str]) -> bool:
@@ -667,9 +559,9 @@ def _says_the_same(entry: Entry, other: Entry) -> bool:
     return (entry.section, entry.content) == (other.section, other.content)
 
 
-def _as_old(entry: Entry, recorded: Entry) -> Entry:
+def _as_old(entry: Entry, recorded: Entry | None) -> Entry:
     """Return an entry with the versions that it began with and that changed it last, unless in other words."""
-    if not _says_the_same(entry, recorded):
+    if recorded is None or not _says_the_same(entry, recorded):
         return entry
     return entry.model_copy(
         update={
@@ -677,23 +569,3 @@ def _as_old(entry: Entry, recorded: Entry) -> Entry:
             "updated_version": recorded.updated_version,
         }
     )
-
-
-def _in_state(entry: Entry, was: Entry | None, recorded: Entry, gone: Collection[str]) -> Entry:
-    """Return an entry in the state that a version gave it; one that this version did not change stays."""
-    is_unchanged = was is not None and was.state == recorded.state != entry.state
-    if is_unchanged or _waits_in_other_words(recorded, entry):
-        return entry
-    support = tuple(reflection_id for reflection_id in recorded.support if reflection_id not in gone)
-    return entry.model_copy(
-        update={
-            "state": recorded.state,
-            "support": support,
-            "unsupported_batches": recorded.unsupported_batches,
-        }
-    )
-
-
-def _waits_in_other_words(recorded: Entry, entry: Entry) -> bool:
-    """Return whether a version's entry waits and says another lesson: its support is not this one's."""
-    return not recorded.is_active and not same_lesson(recorded.content, entry.content)
