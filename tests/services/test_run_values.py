@@ -95,11 +95,17 @@ def planned(scored: int = 0, salt: str = "", source: Source = SHOP) -> Any:
     )
 
 
-@pytest.mark.parametrize(("name", "stays"), [("shop", True), ("s" * 80, False)])
-def test_scores_that_would_burst_a_manifest_are_kept_as_their_means_alone(name: str, *, stays: bool) -> None:
+@pytest.mark.parametrize(
+    ("source", "stays"),
+    [(SHOP, True), (Source(name="s" * 80, proven="key"), True), (Source(name="\U0001f41d" * 80), False)],
+    ids=["short", "proven", "claimed"],
+)
+def test_scores_that_would_burst_a_manifest_are_kept_as_their_means_alone(
+    source: Source, *, stays: bool
+) -> None:
     """A revocation finds what a source taught by the sources in manifests: nobody's scores may take their room."""
-    batch = planned(scored=10, source=SHOP.model_copy(update={"name": name, "proof": "p" * 200}))
-    left = Source(name=name, proven=SHOP.proven) if stays else None
+    batch = planned(scored=10, source=source.model_copy(update={"proof": "p" * 200}))
+    left = source.model_copy(update={"proof": ""}) if stays else None
     assert {(one.source, len(one.score)) for one in batch.members} == {(left, 0)}
     assert batch.plan.outcomes.scores["s0"] == 999.5
     assert len(topics.BATCHES.record(batch).value or b"") < 900 * 1024 - RUNS_BYTES

@@ -1043,3 +1043,11 @@ async def test_words_of_a_revoked_source_stay_for_nobody_who_says_them_by_a_chec
         await deployment.until(lambda: len(ledger.versions(deployment.log)) == 2)
         await revoke_lab(deployment)
         assert await settled(deployment, versions=4) == [(TOLD, ("shop", "desk"), True)]
+
+
+async def test_long_names_that_others_claim_hide_no_source_from_its_revocation() -> None:
+    """A manifest has no room for all of them: it named nobody then, and the revocation found nothing."""
+    claims = [outgoing(reflection(n, source=Source(name="\U0001f41d" * 80))) for n in range(1, 750)]
+    found = await learned([teaching(0, "shop"), *claims])
+    version, now_ms = ledger.latest(found.log), found.clock.now_ms()
+    assert (await meant(found.log, [version], ["source:shop"], now_ms=now_ms)).ids == ("r-0~by~shop",)

@@ -20,7 +20,7 @@ from combee_schemas.scan import Group, GroupMember, NodeResult, NodeStatus, Seen
 RUNS_BYTES = 256 << 10
 """Maximum bytes of members' scores and sources in a manifest, so that it fits a record; more are left out.
 
-Scores go first: a revocation finds by the sources what is to be taken back."""
+Scores go first, then names that are only claimed: a revocation finds by the sources what is to be taken back."""
 AGAIN_AT_ONCE, AGAIN_BYTES = 200, 8 << 20
 """Maximum number and bytes of reflections in a batch that asks about them again."""
 CHECKING_CALLS = 2
@@ -93,7 +93,7 @@ def plan_batch(
         closed_at_ms=closed_at_ms,
     )
     kept = tuple(members)
-    for shortened in (_without_score, _without_run):
+    for shortened in (_without_score, _without_claim, _without_run):
         if sum(map(_run_bytes, kept)) > RUNS_BYTES:
             kept = tuple(map(shortened, kept))
     batch = Batch(
@@ -269,14 +269,18 @@ def _without_score(member: Member) -> Member:
     return member.model_copy(update={"score": {}, "source": source})
 
 
+def _without_claim(member: Member) -> Member:
+    return member if member.source and member.source.proven else _without_run(member)
+
+
 def _without_run(member: Member) -> Member:
     return Member(offset=member.offset, reflection_id=member.reflection_id, attempt=member.attempt)
 
 
 def _run_bytes(member: Member) -> int:
     """Return the approximate size of a member's run in a record."""
-    source = len(member.source.name) + len(member.source.proof) + 14 if member.source else 0
-    return 4 * (source + sum(len(name) + 9 for name in member.score))
+    source = (member.source.name, member.source.proof) if member.source else ()
+    return sum(len(text.encode(errors="replace")) + 14 for text in (*source, *member.score))
 
 
 def outcomes(members: Sequence[Member]) -> Outcomes:
