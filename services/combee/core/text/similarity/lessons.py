@@ -14,7 +14,8 @@ from combee.core.playbook.derived import once_per_version
 from combee.core.text.similarity.wording import Wording, is_plain, wording
 from combee_schemas.playbook import Entry, Playbook
 
-T = TypeVar("T")
+K = TypeVar("K")
+M = TypeVar("M")
 
 SHORTEST_MISSPELT = 8
 """Minimum letters of a word that may be misspelt; in shorter words a typing error is too often another word (trial,
@@ -68,7 +69,7 @@ def _undoubled(word: str) -> str:
     return "".join(letter for letter, before in zip(word, " " + word, strict=False) if letter != before)
 
 
-Group = dict[str, None]
+Words = tuple[str, ...]
 
 
 class Index:
@@ -76,10 +77,10 @@ class Index:
 
     def __init__(self) -> None:
         self._wordings: dict[str, Wording] = {}
-        self._saying: dict[str, Group] = {}
-        self._about: dict[str, Group] = {}
-        self._alike: dict[str, Group] = {}
-        """Words by their letters → texts, removed entries included; only such texts can be misspellings."""
+        self._saying: dict[Words, dict[str, None]] = {}
+        self._about: dict[str, dict[str, None]] = {}
+        self._alike: dict[str, dict[Words, None]] = {}
+        """Words by their letters → words, removed entries included; only such words can be misspellings."""
         self._own: set[int] = set()
         """Ids of the groups that no copy shares: only these may be changed."""
 
@@ -91,7 +92,7 @@ class Index:
             setattr(other, name, dict(getattr(self, name)))
         return other
 
-    def _group(self, groups: dict[T, Group], key: T) -> Group:
+    def _group(self, groups: dict[K, dict[M, None]], key: K) -> dict[M, None]:
         """Return a group that may be changed."""
         group = groups.get(key)
         if group is None:
@@ -107,9 +108,9 @@ class Index:
         """Set an entry's content."""
         self.drop(entry_id)
         own = self._wordings[entry_id] = wording(content)
-        self._group(self._saying, own.text)[entry_id] = None
+        self._group(self._saying, own.words)[entry_id] = None
         self._group(self._about, own.subject)[entry_id] = None
-        self._group(self._alike, _by_letters(own))[own.text] = None
+        self._group(self._alike, _by_letters(own))[own.words] = None
 
     def drop(self, entry_id: str) -> None:
         """Forget an entry."""
@@ -117,25 +118,25 @@ class Index:
         if own is None:
             return
         del self._group(self._about, own.subject)[entry_id]
-        del self._group(self._saying, own.text)[entry_id]
+        del self._group(self._saying, own.words)[entry_id]
 
     def forget(self, content: str) -> None:
         """Forget a content that no entry has any more."""
         own = wording(content)
-        if self._saying.get(own.text) == {}:
-            del self._saying[own.text]
-            del self._group(self._alike, _by_letters(own))[own.text]
+        if self._saying.get(own.words) == {}:
+            del self._saying[own.words]
+            del self._group(self._alike, _by_letters(own))[own.words]
 
     def saying(self, content: str) -> tuple[str, ...]:
         """Return the entries with the same lesson as ``content``, in order of insertion."""
         own = wording(content)
-        exact = self._saying.get(own.text)
+        exact = self._saying.get(own.words)
         if exact:
             return tuple(exact)
         return tuple(
             entry_id
-            for text in self._alike.get(_by_letters(own), {})
-            for entry_id in self._saying[text]
+            for words in self._alike.get(_by_letters(own), {})
+            for entry_id in self._saying[words]
             if _agree(own, self._wordings[entry_id])
         )
 
@@ -144,7 +145,7 @@ class Index:
         own = self._wordings[entry_id]
         if own.subject:
             others = self._about[own.subject]
-            yield from (other for other in others if self._wordings[other].text != own.text)
+            yield from (other for other in others if self._wordings[other].words != own.words)
 
 
 def _by_letters(own: Wording) -> str:

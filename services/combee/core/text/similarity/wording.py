@@ -83,8 +83,6 @@ class Wording:
     """A content in comparable words."""
 
     words: tuple[str, ...]
-    text: str
-    """The words as one text."""
     figures: tuple[str, ...]
     """All tokens that are not plain words, which must agree exactly."""
     subject: str
@@ -106,7 +104,7 @@ def read_wording(content: str) -> Wording:
     figures = tuple([word for word in words if not is_plain(word)])
     numbers = set(filter(_is_number, figures))
     about = [word for word in words if word not in NEGATIONS and word not in numbers]
-    return Wording(words=words, text=" ".join(words), figures=figures, subject=" ".join(about))
+    return Wording(words=words, figures=figures, subject=" ".join(about))
 
 
 of_short, of_long = lru_cache(_CONTENTS_REMEMBERED)(read_wording), lru_cache(_LONG_REMEMBERED)(read_wording)

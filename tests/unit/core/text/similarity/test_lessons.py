@@ -164,7 +164,7 @@ def test_punctuation_and_a_moved_condition_make_no_contrary_the_same_lesson(one:
 
 
 def test_all_lessons_of_the_simulated_family_are_distinct() -> None:
-    assert len({wording(one).text for one in lessons()}) == len(QUANTITIES)
+    assert len({wording(one).words for one in lessons()}) == len(QUANTITIES)
     assert not [pair for pair in combinations(lessons(), 2) if same_lesson(*pair) or at_odds(*pair)]
 
 
@@ -319,7 +319,7 @@ def test_a_thousand_entries_are_searched_at_once() -> None:
 def test_all_formula_lessons_are_distinct(shared: Path) -> None:
     rows = map(json.loads, (shared / "data" / "formula_train.jsonl").read_text("utf-8").splitlines())
     found = {insight(row["context"], "", row["target"]) for row in rows}
-    assert len({wording(one).text for one in found}) == len(found) == 50
+    assert len({wording(one).words for one in found}) == len(found) == 50
     assert not [pair for pair in combinations(found, 2) if same_lesson(*pair) or at_odds(*pair)]
 
 
