@@ -125,6 +125,8 @@ class Retired(Value):
 
     entry_id: Name
     content: Text
+    since: int = 0
+    """The version since which it said this: who read an earlier one repeats nothing."""
 
 
 REJECTED_KEPT = 200

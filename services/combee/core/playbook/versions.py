@@ -343,7 +343,7 @@ def _retired(
     live = {entry.id for entry in entries}
     still = (entry for entry in earlier if entry.entry_id not in live)
     left = (entry for entry in before if entry.id not in live and entry.is_active)
-    now = (Retired(entry_id=entry.id, content=entry.content) for entry in left)
+    now = (Retired(entry_id=entry.id, content=entry.content, since=entry.created_version) for entry in left)
     return (*still, *now)[-RETIRED_KEPT:]
 
 

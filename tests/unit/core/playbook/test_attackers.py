@@ -20,6 +20,7 @@ from combee.core.text.figures import _figures_of_long
 from combee.core.text.similarity import lessons
 from combee.core.text.similarity.wording import of_long
 from combee.sdk.view import PlaybookView
+from combee_schemas.base import Shown
 from combee_schemas.plan import PlanSettings
 from combee_schemas.playbook import Playbook, Revocation
 from combee_schemas.reflection import Reflection
@@ -136,6 +137,25 @@ def test_who_repeats_an_entry_in_a_batch_that_overlaps_with_its_rewriting_says_n
     teaching.say(VICTIM, "abcd")
     teaching.learn(base=before)
     assert [entry.sources for entry in teaching.playbook.entries if entry.content == hostile] == [("x",)]
+
+
+def test_who_was_shown_an_entry_before_it_said_a_lesson_finds_that_lesson_though_the_entry_is_gone() -> None:
+    """A source took a lesson from all whose runs had begun: it gave an entry its words, and removed it."""
+    teaching = Teaching(rules=TEAM)
+    teaching.say(GREETING, "x")
+    teaching.say(OTHER, "abcd")
+    teaching.learn()
+    read, own = teaching.playbook, teaching.id_of(GREETING)
+    teaching.say(VICTIM, "x", harmful=[own])
+    teaching.learn(op("UPDATE", VICTIM, own))
+    teaching.say(ORDER, "xx", harmful=[own])
+    teaching.learn(op("REMOVE", "", own))
+    assert VICTIM not in teaching.shown()
+    teaching.say(VICTIM, "abcd")
+    shown = Shown(version=read.version, entry_ids=tuple(entry.id for entry in read.entries))
+    teaching.batch = [one.model_copy(update={"shown": shown}) for one in teaching.batch]
+    teaching.learn()
+    assert VICTIM in teaching.shown()
 
 
 @pytest.mark.parametrize("kind", ["REMOVE", "UPDATE", "MERGE"])

@@ -54,11 +54,11 @@ def was_shown(entry_id: str, since: int, shown: Shown | None) -> bool:
 
 
 class _Known:
-    """Contents of a playbook's entries, removed ones too, and since when the present ones say their lessons."""
+    """Contents of a playbook's entries, removed ones too, and since when they say or said their lessons."""
 
     def __init__(self, base: Playbook) -> None:
         self._index = Index()
-        self._since = words_since(base)
+        self._since = {former.entry_id: former.since for former in base.retired} | words_since(base)
         for former in base.retired:
             self._index.put(former.entry_id, former.content)
         for entry in base.entries:
@@ -76,5 +76,5 @@ class _Known:
 
     def shown(self, saying: Sequence[str], shown: Shown | None) -> str:
         """Return the id of the first of these entries that an agent was shown; empty: it was shown none."""
-        echoed = (entry_id for entry_id in saying if was_shown(entry_id, self._since.get(entry_id, 0), shown))
+        echoed = (entry_id for entry_id in saying if was_shown(entry_id, self._since[entry_id], shown))
         return next(echoed, "")
