@@ -106,7 +106,8 @@ class Teaching:
             for one in members
             if not trust.is_uncounted(one.reflection.source, uncounted, settings)
         ]
-        coverage = Coverage(base=read, lessons=said, result=result).witnessed().with_proposals()
+        coverage = Coverage(base=read, lessons=said, result=result, rules=trust.rules_of(settings))
+        coverage = coverage.witnessed().with_proposals()
         if question := coverage.question():
             says, contradicts = (
                 tuple(
@@ -119,8 +120,7 @@ class Teaching:
             )
             coverage = coverage.checked(question, Checked(covered=says, against=contradicts))
         plan = made.plan.model_copy(update={"through_offset": self.count})
-        quorum = trust.rules_of(settings).quorum
-        outcome = coverage.without_outvoted(quorum).carried().in_own_words().outcome()
+        outcome = coverage.without_outvoted().carried().in_own_words().outcome()
         made = made.model_copy(update={"plan": plan, "result": outcome})
         self.playbook = versions.after_update(self.playbook, made, budget_tokens=self.budget, now_ms=0)
         self.batch = []

@@ -73,10 +73,10 @@ def _first_question(coverage: Coverage) -> tuple[Coverage, Question | None]:
 
 
 def _left_after(
-    coverage: Coverage, checks: Sequence[Part[Question, worth.Reply]], quorum: int
+    coverage: Coverage, checks: Sequence[Part[Question, worth.Reply]]
 ) -> tuple[Coverage, Sequence[GroupMember]]:
     """Return the coverage after a check, with lost proposals, and the reflections to ask about again."""
-    coverage = worth.of_check(coverage, checks).without_outvoted(quorum).carried()
+    coverage = worth.of_check(coverage, checks).without_outvoted().carried()
     return coverage, coverage.to_ask_again
 
 
@@ -181,12 +181,12 @@ class Aggregator:
         members = _as_seen_on(base, _as_verified(members, result))
         level, (_, thresholds) = len(plan.widths), model_and_thresholds(self._settings.embeddings)
         uncounted = self._uncounted(base, members)
-        coverage = worth.coverage_of(base, result, members, thresholds, uncounted=uncounted)
+        rules = rules_of(plan.settings)
+        coverage = worth.coverage_of(base, result, members, thresholds, rules=rules, uncounted=uncounted)
         embedded = await self._vectors.of(coverage.texts())
         coverage, question = await asyncio.to_thread(_first_question, coverage.embedded(embedded.vectors))
         checks = await self._asking.ask(asked.of_check(coverage, question), level) if question else []
-        quorum = rules_of(plan.settings).quorum
-        coverage, left = await asyncio.to_thread(_left_after, coverage, checks, quorum)
+        coverage, left = await asyncio.to_thread(_left_after, coverage, checks)
         size = -(-len(members) * plan.settings.copies // plan.widths[0]) or 1
         groups = (left[at : at + size] for at in range(0, len(left), size))
         calls = [asked.of_group(self._method, base, group, again=True) for group in groups]

@@ -14,6 +14,7 @@ from combee.core.names.sources import counted_name
 from combee.core.playbook import operations as ops
 from combee.core.playbook.results.clusters import within
 from combee.core.playbook.results.coverage import Coverage, Lesson, Question
+from combee.core.playbook.trust import Rules
 from combee.core.text.similarity.embeddings import Thresholds
 from combee.scan.asked import SKIPPED, Part, unanswered
 from combee_schemas import topics
@@ -180,6 +181,7 @@ def coverage_of(
     members: Iterable[GroupMember],
     thresholds: Thresholds,
     *,
+    rules: Rules,
     uncounted: Collection[int] = (),
 ) -> Coverage:
     """Return what to check of a root's result: the lessons of the reflections that got through, by their age.
@@ -196,7 +198,7 @@ def coverage_of(
         for member in there
         if member.offset not in uncounted and (text := ops.lesson_of(member.reflection))
     ]
-    return Coverage(base=base, lessons=lessons, result=result, thresholds=thresholds)
+    return Coverage(base=base, lessons=lessons, result=result, rules=rules, thresholds=thresholds)
 
 
 def of_check(coverage: Coverage, parts: Sequence[Part[Question, Reply]]) -> Coverage:

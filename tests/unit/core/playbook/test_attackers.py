@@ -480,6 +480,32 @@ def test_a_check_calls_word_is_no_support_for_a_groups_proposal_that_rides_on_a_
     assert (audit.verified, audit.carried) == (0, 5), "the model's result says none of them"
 
 
+PARAPHRASE = "First of all request the number of the purchase"
+
+
+@both
+def test_what_waits_keeps_no_lesson_back_that_a_check_call_takes_it_for(rules: Mapping[str, Any]) -> None:
+    """Nobody but its one source supported it; those who said the lesson were never heard."""
+    teaching = knowing(rules, "Request the number of the purchase before you ship")
+    teaching.say(PARAPHRASE, "x")
+    teaching.learn(op("UPDATE", PARAPHRASE, teaching.playbook.entries[0].id))
+    assert PARAPHRASE not in teaching.shown()
+    teaching.say(OTHER, "abcd")
+    teaching.learn(misled=PARAPHRASE)
+    assert OTHER in teaching.shown()
+
+
+@pytest.mark.parametrize("by", ["x", ""], ids=["the attacker's words", "the curator's words"])
+@pytest.mark.parametrize("too", ["UPDATE", "ADD"])
+def test_a_rewrite_that_waits_keeps_no_lesson_back_that_a_check_call_takes_it_for(by: str, too: str) -> None:
+    teaching = knowing(TEAM, "Request the number of the purchase before you ship")
+    own = teaching.playbook.entries[0].id
+    teaching.say(OTHER, "abcd")
+    teaching.say(PARAPHRASE, by)
+    teaching.learn(op("UPDATE", PARAPHRASE, own), op(too, PARAPHRASE, own), misled=PARAPHRASE)
+    assert OTHER in teaching.shown()
+
+
 @pytest.mark.parametrize("by", ["x", f"x{UNKNOWN}"], ids=["proven", "without a proof, too"])
 def test_who_only_repeats_an_entry_keeps_its_sources_correction_out_of_no_batch(by: str) -> None:
     correction = "Escalate refunds above the limit of 300 EUR, not 500 EUR, to a supervisor"

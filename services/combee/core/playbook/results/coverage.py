@@ -19,11 +19,11 @@ from combee.core.playbook.operations import MAX_DETAIL_CHARS, union
 from combee.core.playbook.results.echo import was_shown, without_echoes
 from combee.core.playbook.results.guards import MAX_CONFLICTS, Guarded, guarded, rewrites
 from combee.core.playbook.shown import words_since
-from combee.core.playbook.trust import PERSON, said_digest
+from combee.core.playbook.trust import OPEN, PERSON, Rules, said_digest, strengthens
 from combee.core.text.figures import figures, lacking, qualifiers
 from combee.core.text.forms import count_words
 from combee.core.text.similarity.embeddings import UNMEASURED, Thresholds, Vector
-from combee.core.text.similarity.lessons import is_padded, same_lesson
+from combee.core.text.similarity.lessons import Index, is_padded, same_lesson
 from combee.core.text.similarity.overlap import common, contradicts, said_words
 from combee.core.text.similarity.saying import ONE_FRAME, Statements
 from combee_schemas.playbook import ACE_SECTIONS, EVIDENCE_KEPT, Entry, Playbook
@@ -138,6 +138,7 @@ class Coverage:
     """The result of the root's call; its operations name the reflections that the model claims."""
     added: tuple[Operation, ...] = ()
     """Operations that code adds to the model's."""
+    rules: Rules = OPEN
     thresholds: Thresholds = UNMEASURED
     vectors: Mapping[str, Vector] = field(default_factory=dict)
     """Embeddings by text, if there are any."""
@@ -228,12 +229,44 @@ class Coverage:
         return {place: tuple(ids) for place, ids in sorted(supporting.items())}
 
     @cached_property
+    def _waiting(self) -> Collection[int]:
+        """The places of statements that agents may not be shown, since a model's word is no support for them."""
+        if not self.rules.weighs:
+            return ()
+        waiting, texts = set[int](), Index()
+        for place, statement in enumerate(self.statements):
+            if statement.operation is None:
+                waits = not self._entries[statement.entry_id].is_active
+            else:
+                operation = self.operations[statement.operation]
+                waits = bool(operation.entry_ids) and not strengthens(operation, self._entries)
+            if waits and statement.text:
+                waiting.add(place)
+                texts.put(str(place), statement.text)
+        # An addition in the words of what waits becomes one with it.
+        added = range(len(self.base.entries), len(self.statements))
+        return waiting.union(place for place in added if texts.saying(self.statements[place].text))
+
+    @cached_property
+    def _counting(self) -> Mapping[int, Mapping[int, _Match]]:
+        """The matches that count: what waits says a lesson only in its words."""
+        return {
+            n: {
+                place: match
+                for place, match in places.items()
+                if match.by == "words" or place not in self._waiting
+            }
+            for n, places in self.matches.items()
+        }
+
+    @cached_property
     def covering(self) -> Mapping[int, int]:
         """By lesson: the statement that counts as saying it.
 
-        An entry that stays comes first, since what is known is no news; then an operation on entries; then the
-        operation that says most lessons, so that of two wordings one stays. An entry that an unsupported operation
-        would have replaced stays, and counts after the model's operations. What code would add comes last.
+        Of what agents may not be shown only words count. An entry that stays comes first, since what is known is no
+        news; then an operation on entries; then the operation that says most lessons, so that of two wordings one
+        stays. An entry that an unsupported operation would have replaced stays, and counts after the model's
+        operations. What code would add comes last.
         """
         touched = self._touched(range(len(self.operations)))
         counting = [n for n in range(len(self.lessons)) if n not in self.outvoted]
@@ -252,7 +285,7 @@ class Coverage:
             shown = self.lessons[n].reflection.shown
             known = [
                 (not was_shown(entry_id, since[entry_id], shown), -match.score, place)
-                for place, match in self.matches.get(n, {}).items()
+                for place, match in self._counting.get(n, {}).items()
                 if (entry_id := self.statements[place].entry_id) and entry_id not in touched
             ]
             if known:
@@ -262,7 +295,7 @@ class Coverage:
         """Return the operation that says each lesson that is not covered; ``carried``: of the ADDs by code."""
         said = {
             n: [place for place in places if self._is_carried(place) is carried]
-            for n, places in self.matches.items()
+            for n, places in self._counting.items()
             if n not in covered and n not in self.outvoted
         }
         count = Counter(place for places in said.values() for place in places)
@@ -376,12 +409,12 @@ class Coverage:
 
     # ---- what contradicts what more say
 
-    def without_outvoted(self, quorum: int = 0) -> "Coverage":
+    def without_outvoted(self) -> "Coverage":
         """Return the coverage in which what contradicts a statement that more say is a conflict, and is not carried.
 
         Three reflections of one batch are never outvoted: policies change. Where sources are proven, more of them
-        must say the statement: one that repeats itself silences nobody. Where a lesson waits for a ``quorum`` of
-        sources, so many must say the statement: fewer may collude.
+        must say the statement: one that repeats itself silences nobody. Where a lesson waits for a quorum of sources,
+        so many must say the statement: fewer may collude.
         """
         unsaid = set(self.unsaid)
         groups: dict[tuple[str, int], list[int]] = defaultdict(list)
@@ -397,7 +430,8 @@ class Coverage:
             for (_, place), own in islice(groups.items(), MAX_CONFLICTS)
             if len(own) < PERSON
             and self.statements[place].entry_id not in touched
-            and self._stands_behind(saying[place], place) >= max(quorum, self._stands_behind(own) + 1)
+            and self._stands_behind(saying[place], place)
+            >= max(self.rules.quorum, self._stands_behind(own) + 1)
             for n in own
         }
         return replace(self, outvoted=outvoted)
