@@ -57,6 +57,9 @@ class Entry(Value):
     """The last 20 reflection ids that the entry rests on."""
     sources: tuple[Name, ...] = ()
     """Last names of sources (`Source`) whose reflections support the entry, newest last."""
+    recognised: tuple[Name, ...] = ()
+    """Last names of sources in whose lessons only a model recognises the entry: they are no support, and nobody else
+    takes from them alone what stands for their lessons."""
     harmed: tuple[Name, ...] = ()
     """Last names of sources whose runs found the entry harmful, newest last; each source's last word counts."""
     helped: tuple[Name, ...] = ()

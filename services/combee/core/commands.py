@@ -32,7 +32,7 @@ from combee_schemas.plan import BranchSettings
 from combee_schemas.playbook import LABEL_PATTERN, LATEST, PRODUCTION, Entry, Label, Playbook
 from combee_schemas.scan import Operation, OperationKind
 
-CLAIMS = ("sources", "support", "replaces", "rivals")
+CLAIMS = ("sources", "recognised", "support", "replaces", "rivals")
 """Fields of a proposed entry that decide when agents are shown it, and instead of which others."""
 ANY_SIZE = 10**9
 """Tokens that no playbook has."""

@@ -248,7 +248,7 @@ def carried_over(current: Playbook, given: Playbook, form: Format) -> tuple[Entr
         )
         given = given.model_copy(update={"entries": tuple(renamed)})
     known = {entry.id: entry for entry in current.entries}
-    kept = {"evidence", "evidence_count", "sources", "harmed", "helped"} | (
+    kept = {"evidence", "evidence_count", "sources", "recognised", "harmed", "helped"} | (
         set() if given.counters else {"helpful", "harmful"}
     )
     return tuple(

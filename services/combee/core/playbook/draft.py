@@ -672,7 +672,7 @@ def _for(operation: Operation, entry: Entry, *, is_replaced: bool) -> Entry:
     if same_lesson(entry.content, operation.content) or (stands and not is_replaced):
         return entry
     update: dict[str, object] = {"helped": (), "harmed": ()}
-    update |= {} if stands else {"sources": ()}
+    update |= {} if stands else {"sources": (), "recognised": ()}
     update |= {} if entry.is_active else {"support": ()}
     return entry.model_copy(update=update)
 
@@ -727,6 +727,7 @@ def united(kept: Entry, twins: Iterable[Entry]) -> Entry:
                 "evidence_count": kept.evidence_count + twin.evidence_count - shared,
                 "evidence": union(kept.evidence, twin.evidence),
                 "sources": last_sources(twin.sources, kept.sources),
+                "recognised": last_sources(twin.recognised, kept.recognised),
                 "harmed": last_sources(twin.harmed, kept.harmed),
                 "helped": last_sources(twin.helped, kept.helped),
                 "support": union(kept.support, twin.support),

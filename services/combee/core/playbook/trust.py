@@ -122,7 +122,7 @@ class Rules:
         sources = min(PERSON, len(own)) if self.several else 1
         # The version of a large playbook may have had no room for names.
         is_unknown = not entry.sources and entry.evidence_count > 0
-        is_others = is_unknown or (own != (UNPROVEN,) and not set(own).issubset(by or ()))
+        is_others = is_unknown or not {*own, *entry.recognised} - {UNPROVEN} <= {*(by or ())}
         if self.several and by is not None and is_others:
             sources = max(NOT_ALONE, sources)
         return Support(sources, max(1, min(PERSON, entry.evidence_count)))
@@ -763,21 +763,30 @@ def barred(playbook: Playbook, update: Update) -> tuple[str, ...]:
     return union(playbook.revoked, later) if sources else playbook.revoked
 
 
+def recognising(seen: Iterable[Seen], settings: PlanSettings) -> dict[str, str]:
+    """Return the proven names of the reflections that only a model takes to say an entry."""
+    seen = tuple(seen)
+    unsure, names = unsure_of(seen, rules_of(settings)), names_of(seen, names_counted(settings))
+    return {one: name for one, name in names.items() if one in unsure and name != UNPROVEN}
+
+
 def with_sources(
-    entries: Iterable[Entry], names: Mapping[str, str], landed: Mapping[str, Collection[str]]
+    entries: Iterable[Entry], update: Update, landed: Mapping[str, Collection[str]]
 ) -> tuple[Entry, ...]:
     """Return entries with the names of the sources whose reflections say them now, the newest last.
 
-    ``landed`` are the reflections of the batch, by entry, that support it; no others name anybody.
+    ``landed`` are the reflections of the batch, by entry, that it rests on; no others name anybody.
     """
-    if not names:
-        return tuple(entries)
-    return tuple(
-        entry.model_copy(update={"sources": last_sources(entry.sources, new)}) if new else entry
-        for entry in entries
-        for support in (landed.get(entry.id, ()),)
-        for new in ([names[one] for one in entry.evidence if one in names and one in support],)
-    )
+    seen, settings = update.result.seen, update.plan.settings
+    names = {"sources": supporting(seen, settings), "recognised": recognising(seen, settings)}
+
+    def named(entry: Entry) -> Entry:
+        here = [one for one in entry.evidence if one in landed.get(entry.id, ())]
+        new = {field: [known[one] for one in here if one in known] for field, known in names.items()}
+        known = {field: last_sources(getattr(entry, field), ones) for field, ones in new.items() if ones}
+        return entry.model_copy(update=known) if known else entry
+
+    return tuple(map(named, entries))
 
 
 def last_sources(known: Iterable[str], newer: Iterable[str]) -> tuple[str, ...]:
@@ -818,7 +827,7 @@ def without_claims(playbook: Playbook, trust: Trust | None) -> Playbook:
     """Return a playbook as it is under a posture: names that a lab counted were only claimed."""
     if playbook.trust != "lab" or trust == "lab":
         return playbook
-    nobody: dict[str, object] = {"sources": (), "harmed": (), "helped": ()}
+    nobody: dict[str, object] = {"sources": (), "recognised": (), "harmed": (), "helped": ()}
     entries = tuple(entry.model_copy(update=nobody) for entry in playbook.entries)
     return playbook.model_copy(update={"entries": entries, "taught_by": ()})
 

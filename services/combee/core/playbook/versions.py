@@ -170,7 +170,7 @@ def applied(
         current, update, holds=holds, gone=gone, budget_tokens=budget, ids=ids, free_from=free_from
     )
     supported = draft.supported()
-    named = with_sources(draft.entries.values(), screen.supporting, draft.landing.by_entry())
+    named = with_sources(draft.entries.values(), update, draft.landing.by_entry())
     review = screen.reviewed(current, named, supported, budget)
     draft.settle((*named, *review.entries), review.changes)
     for operation in update.result.operations if holds != settings.holds else ():
@@ -450,7 +450,9 @@ def _ever_smaller(version: Playbook) -> Iterator[Playbook]:
     for kept in (PERSON, 0):
         entries = tuple(
             entry.model_copy(
-                update={"support": _last(entry.support, kept), "sources": _last(entry.sources, kept)}
+                update={
+                    name: _last(getattr(entry, name), kept) for name in ("support", "sources", "recognised")
+                }
             )
             for entry in version.entries
         )

@@ -140,18 +140,22 @@ def without(entry: Entry, revoked: Collection[str], sources: Collection[str] = (
     left = tuple(reflection_id for reflection_id in entry.evidence if reflection_id not in revoked)
     lost = len(entry.evidence) - len(left)
     count = max(0, entry.evidence_count - lost)
-    names = tuple(name for name in entry.sources if name not in sources) if count or not lost else ()
+    names, recognised = (
+        tuple(name for name in known if name not in sources) if count or not lost else ()
+        for known in (entry.sources, entry.recognised)
+    )
     supporting = tuple(reflection_id for reflection_id in entry.support if reflection_id not in revoked)
     harmed, helped = (
         tuple(name for name in known if name not in sources) for known in (entry.harmed, entry.helped)
     )
-    was = entry.sources, entry.support, entry.harmed, entry.helped
-    if not lost and (names, supporting, harmed, helped) == was:
+    was = entry.sources, entry.recognised, entry.support, entry.harmed, entry.helped
+    if not lost and (names, recognised, supporting, harmed, helped) == was:
         return entry
     update = {
         "evidence": left,
         "evidence_count": count,
         "sources": names,
+        "recognised": recognised,
         "harmed": harmed,
         "helped": helped,
         "support": supporting,
