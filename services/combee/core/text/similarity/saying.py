@@ -43,8 +43,9 @@ CONFLICTS = 8
 _TURNS = NEGATIONS | {"avoid", "except", "nobody", "nothing", "nowhere", "only", "unless"}
 """Words that turn a lesson; other words of conditions, such as "if" and "until", have too many synonyms."""
 _STOPS = frozenset({".", "?"})
-_EMPTY = frozenset({"it", "its", "must", "our", "please", "that", "these", "this", "those", "very", "will"})
-"""Words without which a sentence says the same; "we" and "you" say who is meant, "should" and "were" may say "if"."""
+_EMPTY = frozenset({"it", "must", "please", "that", "will"})
+"""Words without which a sentence says the same; "we" and "you" say who is meant, "should" and "were" may say "if",
+and "very", "our" and "these" say of which things."""
 _BEING = frozenset({"are", "be", "is"})
 """Words that stand for each other, as "was" does not; without one "who are reported" would be "who reported"."""
 
@@ -180,7 +181,7 @@ def _says(text: str, lesson: str) -> bool:
     wanted = _sentences(lesson)
     if not (wanted and wanted == _sentences(text) and _has_the_same_exact_words(text, lesson)):
         return False
-    # What is empty may be left out, and not change its place: "our policy, not its" is not "its policy, not our".
+    # What is empty may be left out, and not change its place: "what it must be" is not "what must it be".
     shorter, longer = sorted((_evened(text), _evened(lesson)), key=len)
     left = iter(longer)
     return all(word in left for word in shorter)

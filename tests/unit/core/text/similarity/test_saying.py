@@ -22,7 +22,7 @@ def at(degrees: float, *, dimensions: int = 2) -> Sequence[float]:
     [
         RETURNS,
         "a customer may return unworn shoes within 14 days of the delivery",
-        "Our customer may return unworn shoes within 14 days of delivery.",
+        "A customer may return unworn shoes within 14 days of delivery, please.",
     ],
 )
 def test_the_same_words_in_their_order_say_a_lesson(text: str) -> None:
