@@ -26,7 +26,9 @@ COUNT = 6
 
 async def learned(small_batches: str = "one-call") -> Deployment:
     """Return a deployment whose only entry rests on six reflections."""
-    deployment = Deployment(batch_size=COUNT, model=ScriptedModel(together), small_batches=small_batches)
+    deployment = Deployment(
+        batch_size=COUNT, model=ScriptedModel(together), trust="lab", small_batches=small_batches
+    )
     async with deployment.running():
         await deployment.log.produce(*(outgoing(reflection(n)) for n in range(COUNT)))
         await deployment.until(lambda: len(ledger.versions(deployment.log)) == 1)
@@ -165,7 +167,7 @@ async def test_a_replay_asks_again_at_the_same_place() -> None:
     await revoke(first, "r-0", "r-1")
     async with first.running():
         await first.until(lambda: over(first))
-    _, found = await relearned(first, batch_size=100, max_wait_s=1e9, small_batches="one-call")
+    _, found = await relearned(first, batch_size=100, max_wait_s=1e9, small_batches="one-call", trust="lab")
     assert (found.versions, found.plans_differ, found.contents_differ) == (3, [], [])
 
 

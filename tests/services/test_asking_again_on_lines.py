@@ -82,7 +82,7 @@ async def settled(deployment: Deployment) -> None:
 
 
 async def test_each_line_asks_in_its_own_way_in_at_most_as_many_calls_as_were_foreseen() -> None:
-    deployment = await forked(model=ScriptedModel(together))
+    deployment = await forked(model=ScriptedModel(together), trust="lab")
     before = deployment.model.calls
     async with deployment.running():
         outlook = await revoke(deployment, "r-0")
@@ -98,7 +98,7 @@ async def test_each_line_asks_in_its_own_way_in_at_most_as_many_calls_as_were_fo
 
 
 async def test_a_fork_takes_over_what_is_still_to_be_asked() -> None:
-    deployment = await learned(model=ScriptedModel(together))
+    deployment = await learned(model=ScriptedModel(together), trust="lab")
     async with deployment.running(["publish"]):
         await revoke(deployment, "r-0")
     await deployment.log.produce(outgoing(FORK))
@@ -111,7 +111,7 @@ async def test_a_fork_takes_over_what_is_still_to_be_asked() -> None:
 
 
 async def test_an_adoption_takes_over_what_the_playbook_s_next_batches_do_not_ask_anyway() -> None:
-    deployment = await ahead(range(10, 14), model=ScriptedModel(together))
+    deployment = await ahead(range(10, 14), model=ScriptedModel(together), trust="lab")
     async with deployment.running():
         await deployment.until(lambda: len(ledger.versions(deployment.log)) == 2)
     async with deployment.running(["publish"]):
@@ -131,7 +131,7 @@ async def test_an_adoption_takes_over_what_the_playbook_s_next_batches_do_not_as
 
 
 async def test_what_a_branch_asked_again_is_adopted_and_not_asked_once_more() -> None:
-    deployment = await ahead(model=ScriptedModel(together))
+    deployment = await ahead(model=ScriptedModel(together), trust="lab")
     async with deployment.running():
         await revoke(deployment, "r-0", "r-10")
         await settled(deployment)
@@ -143,7 +143,7 @@ async def test_what_a_branch_asked_again_is_adopted_and_not_asked_once_more() ->
 
 
 async def test_an_entry_under_another_id_since_its_adoption_loses_what_a_revoked_reflection_shared() -> None:
-    deployment = await forked(model=ScriptedModel(together))
+    deployment = await forked(model=ScriptedModel(together), trust="lab")
     async with deployment.running():
         await deployment.log.produce(outgoing(by_hand(NAME)))
         await publish(deployment, [10, 11])
@@ -157,7 +157,7 @@ async def test_an_entry_under_another_id_since_its_adoption_loses_what_a_revoked
 
 
 async def test_a_branch_that_learns_no_more_asks_nothing_again() -> None:
-    deployment = await ahead(model=ScriptedModel(together))
+    deployment = await ahead(model=ScriptedModel(together), trust="lab")
     async with deployment.running():
         await deployment.log.produce(outgoing(DELETE))
         await revoke(deployment, "r-0")
@@ -174,7 +174,7 @@ async def test_a_branch_that_learns_no_more_asks_nothing_again() -> None:
 
 
 async def test_nor_does_it_ask_what_it_was_still_to_ask_when_it_was_deleted() -> None:
-    deployment = await ahead(model=ScriptedModel(together))
+    deployment = await ahead(model=ScriptedModel(together), trust="lab")
     async with deployment.running(["publish"]):
         await revoke(deployment, "r-0")
         assert wanted(deployment, LINE) == [1, 2]
@@ -185,7 +185,7 @@ async def test_nor_does_it_ask_what_it_was_still_to_ask_when_it_was_deleted() ->
 
 
 async def test_a_server_that_refuses_leaves_dead_letters_of_each_line() -> None:
-    deployment = await forked(model=ScriptedModel(together))
+    deployment = await forked(model=ScriptedModel(together), trust="lab")
 
     def refuses(_prompt: Prompt) -> Mapping[str, Any]:
         raise PoisonError("refused")
@@ -218,7 +218,7 @@ async def test_a_branch_that_comes_back_knows_all_that_a_rule_meant_each_time() 
 
 @pytest.mark.parametrize("partitions", [2, 3])
 async def test_what_is_still_to_be_asked_moves_with_an_archive(tmp_path: Path, partitions: int) -> None:
-    deployment = Deployment(batch_size=BATCH, model=ScriptedModel(together))
+    deployment = Deployment(batch_size=BATCH, model=ScriptedModel(together), trust="lab")
     async with deployment.running():
         for name in ("a", "b", "c", "d", NAME):
             await publish(deployment, range(BATCH), playbook=name)
@@ -228,7 +228,7 @@ async def test_what_is_still_to_be_asked_moves_with_an_archive(tmp_path: Path, p
     async with deployment.running(["publish"]):
         await revoke(deployment, "r-0")
     await archived(deployment.log, tmp_path / "archive", playbook=NAME)
-    moved = Deployment(batch_size=BATCH, partitions=partitions, model=ScriptedModel(together))
+    moved = Deployment(batch_size=BATCH, partitions=partitions, model=ScriptedModel(together), trust="lab")
     await restored(tmp_path / "archive", moved.log)
     assert [wanted(moved, line) for line in LINES] == [[1, 2]] * 2 != [wanted(deployment)] * 2
     async with moved.running():
@@ -238,7 +238,7 @@ async def test_what_is_still_to_be_asked_moves_with_an_archive(tmp_path: Path, p
 
 
 async def under_way() -> Deployment:
-    deployment = await forked(model=ScriptedModel(together))
+    deployment = await forked(model=ScriptedModel(together), trust="lab")
     decision = await commands(deployment).revoke(NAME, ["r-0"])
     assert decision.command is not None
     await commands(deployment).send(decision.command)

@@ -84,7 +84,7 @@ async def test_killed_within_its_check_a_root_makes_one_update_with_each_lesson_
     holds: Callable[[Prompt], bool], repeated: list[str]
 ) -> None:
     model = HeldModel(holds)
-    deployment = Deployment(batch_size=COUNT, model=model)
+    deployment = Deployment(batch_size=COUNT, model=model, trust="lab")
     published = [reflection(n) for n in range(COUNT)]
     await deployment.log.produce(*map(outgoing, published))
     async with deployment.running(["shuffle", "publish"]):
@@ -112,7 +112,7 @@ class RecordingDeployment(Deployment):
     """Its scan records answers in a log, and asks no question that is recorded there."""
 
     def __init__(self, answers: MemoryLog | None = None) -> None:
-        super().__init__(batch_size=COUNT, model=ScriptedModel(rewording))
+        super().__init__(batch_size=COUNT, model=ScriptedModel(rewording), trust="lab")
         self.known = RecordedAnswers(answers) if answers else None
 
     def _model(self, role: str) -> LanguageModel:  # noqa: ARG002 - only scan asks here
@@ -197,7 +197,7 @@ async def test_a_log_that_is_away_after_a_root_s_combine_does_not_have_it_paid_a
 
 
 async def test_a_batch_of_one_reflection_is_checked() -> None:
-    deployment = await one_batch(rewording, 1)
+    deployment = await one_batch(rewording, 1, trust="lab")
     (entry,) = ledger.latest(deployment.log).entries
     assert (entry.content, entry.evidence) == (said("lesson 0"), ("r-0",))
     assert [is_check(prompt) for prompt in deployment.model.prompts] == [False, True]

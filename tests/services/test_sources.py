@@ -951,6 +951,8 @@ TOLD = "Ask every customer for the receipt."
 RIDING = f"{TOLD} Write the number of the till on the back of it with a pencil."
 SECRETS = {name: f"the secret of the {name}".encode() for name in ("lab", "shop", "desk")}
 both_postures = pytest.mark.parametrize("trust", ["team", "public"])
+ASKED = {"team": 1, "public": 0}
+"""Batches that ask again: in public a check call's word puts no lesson into what one source says."""
 
 
 def longest(prompt: Prompt) -> Mapping[str, Any]:
@@ -1010,7 +1012,7 @@ async def test_who_is_asked_about_again_is_the_source_that_was_proven_though_its
     await revoke_lab(deployment)
     deployment.provenance = with_secrets({"shop": b"another secret of the shop"})
     async with deployment.running():
-        assert await settled(deployment, versions=3) == [(TOLD, ("shop", "desk"), True)]
+        assert await settled(deployment, versions=2 + ASKED[trust]) == [(TOLD, ("shop", "desk"), True)]
 
 
 @both_postures
@@ -1028,7 +1030,7 @@ async def test_a_batch_under_way_brings_back_no_words_of_a_source_that_was_revok
         await revoke_lab(deployment)
         await deployment.until(lambda: len(ledger.versions(deployment.log)) == 2)
         deployment.model.gate.set()
-        assert await settled(deployment, versions=4) == [(TOLD, ("shop", "desk"), True)]
+        assert await settled(deployment, versions=3 + ASKED[trust]) == [(TOLD, ("shop", "desk"), True)]
 
 
 @both_postures
@@ -1042,7 +1044,7 @@ async def test_words_of_a_revoked_source_stay_for_nobody_who_says_them_by_a_chec
         await say(deployment, 3, ("lab", RIDING), ("shop", TOLD), ("desk", TOLD))
         await deployment.until(lambda: len(ledger.versions(deployment.log)) == 2)
         await revoke_lab(deployment)
-        assert await settled(deployment, versions=4) == [(TOLD, ("shop", "desk"), True)]
+        assert await settled(deployment, versions=3 + ASKED[trust]) == [(TOLD, ("shop", "desk"), True)]
 
 
 async def test_long_names_that_others_claim_hide_no_source_from_its_revocation() -> None:

@@ -28,9 +28,11 @@ async def publish(deployment: Deployment, numbers: Sequence[int], **fields: Any)
     await deployment.log.produce(*(outgoing(reflection(n, **fields)) for n in numbers))
 
 
-async def learned(count: int = BATCH, model: ScriptedModel | None = None, **fields: Any) -> Deployment:
+async def learned(
+    count: int = BATCH, model: ScriptedModel | None = None, trust: str = "team", **fields: Any
+) -> Deployment:
     """Return a deployment whose playbook has a version, and reflections that wait."""
-    deployment = Deployment(batch_size=BATCH, model=model)
+    deployment = Deployment(batch_size=BATCH, model=model, trust=trust)
     async with deployment.running():
         await publish(deployment, range(count), **fields)
         await deployment.until(lambda: len(ledger.versions(deployment.log)) == count // BATCH)
@@ -74,26 +76,31 @@ def both(deployment: Deployment, count: int) -> bool:
 
 
 @asynccontextmanager
-async def forking(count: int = BATCH, model: ScriptedModel | None = None) -> AsyncIterator[Deployment]:
+async def forking(
+    count: int = BATCH, model: ScriptedModel | None = None, trust: str = "team"
+) -> AsyncIterator[Deployment]:
     """Run a deployment whose playbook has a version, and a branch that began with it."""
-    deployment = await learned(count, model)
+    deployment = await learned(count, model, trust)
     async with deployment.running():
         await deployment.log.produce(outgoing(FORK))
         await deployment.until(lambda: len(ledger.versions(deployment.log, LINE)) == 1)
         yield deployment
 
 
-async def forked(count: int = BATCH, model: ScriptedModel | None = None) -> Deployment:
+async def forked(count: int = BATCH, model: ScriptedModel | None = None, trust: str = "team") -> Deployment:
     """Return such a deployment at rest."""
-    async with forking(count, model) as deployment:
+    async with forking(count, model, trust) as deployment:
         return deployment
 
 
 async def ahead(
-    numbers: Sequence[int] = (10, 11), model: ScriptedModel | None = None, **fields: Any
+    numbers: Sequence[int] = (10, 11),
+    model: ScriptedModel | None = None,
+    trust: str = "team",
+    **fields: Any,
 ) -> Deployment:
     """Return a deployment whose branch has learned what still waits for the playbook's next batch."""
-    deployment = await forked(model=model)
+    deployment = await forked(model=model, trust=trust)
     async with deployment.running():
         await publish(deployment, numbers, **fields)
         await deployment.until(lambda: len(members(deployment, LINE)) == len(numbers))

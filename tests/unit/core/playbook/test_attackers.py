@@ -498,6 +498,28 @@ def test_what_waits_keeps_no_lesson_back_that_a_check_call_takes_it_for(rules: M
     assert OTHER in teaching.shown()
 
 
+@both
+def test_words_that_too_few_say_keep_no_lesson_back_that_a_check_call_takes_them_for(
+    rules: Mapping[str, Any],
+) -> None:
+    teaching = knowing(rules, VICTIM)
+    teaching.say(OTHER, "abcd")
+    teaching.say(PARAPHRASE if rules is PUBLIC else ORDER, "x")
+    teaching.learn(op("ADD", PARAPHRASE), misled=PARAPHRASE)
+    assert OTHER in teaching.shown()
+
+
+def test_words_whose_entry_the_batch_removes_keep_no_lesson_back_that_a_check_call_takes_them_for() -> None:
+    teaching = knowing(TEAM, VICTIM)
+    teaching.say(PARAPHRASE, "x")
+    teaching.learn()
+    own = teaching.id_of(PARAPHRASE)
+    teaching.say(OTHER, "abcd")
+    teaching.say(ORDER, "x", harmful=[own])
+    teaching.learn(op("REMOVE", "", own), op("ADD", PARAPHRASE), misled=PARAPHRASE)
+    assert OTHER in teaching.shown()
+
+
 @pytest.mark.parametrize("by", ["x", ""], ids=["the attacker's words", "the curator's words"])
 @pytest.mark.parametrize("too", ["UPDATE", "ADD"])
 def test_a_rewrite_that_waits_keeps_no_lesson_back_that_a_check_call_takes_it_for(by: str, too: str) -> None:

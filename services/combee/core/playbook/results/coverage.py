@@ -23,7 +23,7 @@ from combee.core.playbook.trust import OPEN, PERSON, Rules, said_digest, strengt
 from combee.core.text.figures import figures, lacking, qualifiers
 from combee.core.text.forms import count_words
 from combee.core.text.similarity.embeddings import UNMEASURED, Thresholds, Vector
-from combee.core.text.similarity.lessons import Index, is_padded, same_lesson
+from combee.core.text.similarity.lessons import Index, index_of, is_padded, same_lesson
 from combee.core.text.similarity.overlap import common, contradicts, said_words
 from combee.core.text.similarity.saying import ONE_FRAME, Statements
 from combee_schemas.playbook import ACE_SECTIONS, EVIDENCE_KEPT, Entry, Playbook
@@ -230,19 +230,38 @@ class Coverage:
 
     @cached_property
     def _waiting(self) -> Collection[int]:
-        """The places of statements that agents may not be shown, since a model's word is no support for them."""
+        """The places of statements that agents may not be shown: a model's word is no support for them.
+
+        These are entries that wait, changes of entries, which need more than they can get here, and additions that
+        too few say in their words.
+        """
         if not self.rules.weighs:
             return ()
-        waiting, texts = set[int](), Index()
-        for place, statement in enumerate(self.statements):
+        known, texts = index_of(self.base), Index()
+        touched = self._touched(range(len(self.operations)))
+        said: dict[int, set[str]] = defaultdict(set)
+        for n, places in self.matches.items():
+            source = self.lessons[n].reflection.source
+            for place in (place for place, match in places.items() if match.by == "words"):
+                said[place].add(source.name if source and source.proven else UNPROVEN)
+
+        def waits(place: int) -> bool:
+            statement = self.statements[place]
             if statement.operation is None:
-                waits = not self._entries[statement.entry_id].is_active
-            else:
-                operation = self.operations[statement.operation]
-                waits = bool(operation.entry_ids) and not strengthens(operation, self._entries)
-            if waits and statement.text:
-                waiting.add(place)
-                texts.put(str(place), statement.text)
+                return not self._entries[statement.entry_id].is_active
+            operation = self.operations[statement.operation]
+            if operation.entry_ids:
+                return not strengthens(operation, self._entries)
+            if any(
+                self._entries[one].is_active for one in known.saying(statement.text) if one not in touched
+            ):
+                return False
+            by = self.rules.counted(said[place])
+            return len(by) < max(1, self.rules.quorum) and statement.operation not in self.advised
+
+        waiting = {place for place, one in enumerate(self.statements) if one.text and waits(place)}
+        for place in waiting:
+            texts.put(str(place), self.statements[place].text)
         # An addition in the words of what waits becomes one with it.
         added = range(len(self.base.entries), len(self.statements))
         return waiting.union(place for place in added if texts.saying(self.statements[place].text))

@@ -58,7 +58,7 @@ class _Known:
 
     def __init__(self, base: Playbook) -> None:
         self._index = Index()
-        self._since = {former.entry_id: former.since for former in base.retired} | words_since(base)
+        self._since = {**{former.entry_id: former.since for former in base.retired}, **words_since(base)}
         for former in base.retired:
             self._index.put(former.entry_id, former.content)
         for entry in base.entries:
