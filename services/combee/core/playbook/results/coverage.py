@@ -19,11 +19,11 @@ from combee.core.playbook.operations import MAX_DETAIL_CHARS, union
 from combee.core.playbook.results.echo import was_shown, without_echoes
 from combee.core.playbook.results.guards import MAX_CONFLICTS, Guarded, guarded, rewrites
 from combee.core.playbook.shown import words_since
-from combee.core.playbook.trust import OPEN, PERSON, Rules, said_digest, strengthens
+from combee.core.playbook.trust import OPEN, PERSON, Rules, said_digest
 from combee.core.text.figures import figures, lacking, qualifiers
 from combee.core.text.forms import count_words
 from combee.core.text.similarity.embeddings import UNMEASURED, Thresholds, Vector
-from combee.core.text.similarity.lessons import Index, index_of, is_padded, same_lesson
+from combee.core.text.similarity.lessons import Index, is_padded, same_lesson
 from combee.core.text.similarity.overlap import common, contradicts, said_words
 from combee.core.text.similarity.saying import ONE_FRAME, Statements
 from combee_schemas.playbook import ACE_SECTIONS, EVIDENCE_KEPT, Entry, Playbook
@@ -237,8 +237,6 @@ class Coverage:
         """
         if not self.rules.weighs:
             return ()
-        known, texts = index_of(self.base), Index()
-        touched = self._touched(range(len(self.operations)))
         said: dict[int, set[str]] = defaultdict(set)
         for n, places in self.matches.items():
             source = self.lessons[n].reflection.source
@@ -249,16 +247,11 @@ class Coverage:
             statement = self.statements[place]
             if statement.operation is None:
                 return not self._entries[statement.entry_id].is_active
-            operation = self.operations[statement.operation]
-            if operation.entry_ids:
-                return not strengthens(operation, self._entries)
-            if any(
-                self._entries[one].is_active for one in known.saying(statement.text) if one not in touched
-            ):
-                return False
-            by = self.rules.counted(said[place])
-            return len(by) < max(1, self.rules.quorum) and statement.operation not in self.advised
+            too_few = len(self.rules.counted(said[place])) < max(1, self.rules.quorum)
+            is_unsaid = too_few and statement.operation not in self.advised
+            return bool(self.operations[statement.operation].entry_ids) or is_unsaid
 
+        texts = Index()
         waiting = {place for place, one in enumerate(self.statements) if one.text and waits(place)}
         for place in waiting:
             texts.put(str(place), self.statements[place].text)
