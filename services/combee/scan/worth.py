@@ -334,11 +334,11 @@ def shorter(result: NodeResult, *, is_carried: bool = False) -> Iterator[NodeRes
     """Yield ever smaller results of a node; the reason of each names what was left out.
 
     Operations beyond ``MAX_SAID`` go first, of the source that takes most room. Then bookkeeping goes: most tags of a
-    reflection; evidence of which other operations hold a copy; then all tags and the entries that calls were shown;
-    then most names of what an operation or a known entry rests on; then what the model calls known. The other
-    operations go last. Reflections that lose their last one did not get through, unless the root carries what no
-    operation says (``is_carried``): only the model claims that they rest on long ones. Sources stay: what a source
-    may do, and whether it is revoked, depends on them.
+    reflection; names that sources only claim; evidence of which other operations hold a copy; then all tags and the
+    entries that calls were shown; then most names of what an operation or a known entry rests on; then what the model
+    calls known. The other operations go last. Reflections that lose their last one did not get through, unless the
+    root carries what no operation says (``is_carried``): only the model claims that they rest on long ones. Proven
+    sources stay: what a source may do, and whether it is revoked, depends on them.
 
     Raises
     ------
@@ -364,6 +364,12 @@ def shorter(result: NodeResult, *, is_carried: bool = False) -> Iterator[NodeRes
         yield result
     result = result.model_copy(update={"conflicts": named, "seen": _tagged(result.seen, TAGS_OF_EACH)})
     yield _noted(result, f"tags beyond {TAGS_OF_EACH} each left out for size")
+    proven = tuple(
+        one if one.source and one.source.proven else one.model_copy(update={"source": None})
+        for one in result.seen
+    )
+    result = result.model_copy(update={"seen": proven})
+    yield _noted(result, "names that are only claimed left out for size")
     for count in (EVIDENCE_KEPT, 1):
         cut = result.model_copy(update={"operations": ops.cut_evidence(result.operations, count)})
         yield _noted(cut, "evidence that others have too left out for size")

@@ -384,6 +384,19 @@ def test_what_a_model_calls_known_goes_before_operations() -> None:
     assert not short.known
 
 
+@pytest.mark.usefixtures("small_records")
+def test_long_names_that_nobody_proves_cost_neither_an_operation_nor_the_batch() -> None:
+    """The ids seemed too many for one record, and everybody's reflections became dead letters."""
+    whole = large(operations=5, ids=300, evidence=0)
+    proven, claim = Source(name="shop", proven="secret"), Source(name="\U0001f41d" * 80)
+    seen = tuple(
+        one.model_copy(update={"source": claim if n else proven}) for n, one in enumerate(whole.seen)
+    )
+    short = fitting(whole.model_copy(update={"seen": seen}))
+    assert contents(short) == contents(whole)
+    assert {one.source for one in short.seen} == {proven, None}
+
+
 async def test_only_an_entry_of_the_playbook_can_be_known() -> None:
     def claiming(prompt: Prompt) -> Mapping[str, Any]:
         return {**keeping(1)(prompt), "known": [{"n": 2, "entry_id": "x" * 800}]}
