@@ -97,6 +97,8 @@ class Rules:
     """Whether a change needs as much support as stands behind what it changes; else only a person's word weighs."""
     quorum: int = 0
     """Proven sources that a lesson needs before agents see it, and any change; 0: additions need none."""
+    probation: int = 1
+    """Reflections that a lesson needs before agents see it, whoever says it."""
     several: bool = False
     """Whether the playbook has several sources; else reflections alone are asked for."""
     may_be_several: bool = False
@@ -138,7 +140,7 @@ class Rules:
     @property
     def to_add(self) -> Support:
         """The support that a new lesson needs before agents see it."""
-        return Support(self.quorum, self.quorum)
+        return Support(self.quorum, max(self.quorum, self.probation))
 
     def may_be_removed_for_harm(self, entry: Entry) -> bool:
         """Return whether the runs that found an entry harmful are as many as its removal needs."""
@@ -157,13 +159,16 @@ OPEN = Rules()
 
 def rules_of(settings: PlanSettings, *, several: bool = False, may_be_several: bool = False) -> Rules:
     """Return the rules of a manifest for a playbook with these sources."""
+    waits = (settings.probation or NO_PROBATION).reflections
     match settings.trust:
         case "lab":
             return Rules(several=several, may_be_several=may_be_several)
         case "team":
-            return Rules(names="proven", weighs=True, several=several, may_be_several=may_be_several)
+            shared = {"several": several, "may_be_several": may_be_several}
+            return Rules(names="proven", weighs=True, probation=waits, **shared)
         case "public":
-            return Rules(names="proven", weighs=True, several=True, quorum=settings.colluders + 1)
+            quorum = settings.colluders + 1
+            return Rules(names="proven", weighs=True, quorum=quorum, probation=waits, several=True)
 
 
 def names_counted(settings: PlanSettings) -> SourceNames:

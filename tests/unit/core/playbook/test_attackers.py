@@ -21,7 +21,7 @@ from combee.core.text.similarity import lessons
 from combee.core.text.similarity.wording import of_long
 from combee.sdk.view import PlaybookView
 from combee_schemas.base import Shown
-from combee_schemas.plan import PlanSettings
+from combee_schemas.plan import PlanSettings, Probation
 from combee_schemas.playbook import Playbook, Revocation
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import GroupMember, NodeResult, Operation, OperationKind
@@ -505,6 +505,15 @@ def test_words_that_too_few_say_keep_no_lesson_back_that_a_check_call_takes_them
     teaching = knowing(rules, VICTIM)
     teaching.say(OTHER, "abcd")
     teaching.say(PARAPHRASE if rules is PUBLIC else ORDER, "x")
+    teaching.learn(op("ADD", PARAPHRASE), misled=PARAPHRASE)
+    assert OTHER in teaching.shown()
+
+
+def test_words_on_probation_keep_no_lesson_back_that_a_check_call_takes_them_for() -> None:
+    rules = {**TEAM, "probation": Probation(reflections=3)}
+    teaching = Teaching(rules=rules)
+    teaching.say(PARAPHRASE, "x")
+    teaching.say(OTHER, "abcd")
     teaching.learn(op("ADD", PARAPHRASE), misled=PARAPHRASE)
     assert OTHER in teaching.shown()
 

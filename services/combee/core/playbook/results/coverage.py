@@ -19,7 +19,7 @@ from combee.core.playbook.operations import MAX_DETAIL_CHARS, union
 from combee.core.playbook.results.echo import was_shown, without_echoes
 from combee.core.playbook.results.guards import MAX_CONFLICTS, Guarded, guarded, rewrites
 from combee.core.playbook.shown import words_since
-from combee.core.playbook.trust import OPEN, PERSON, Rules, said_digest
+from combee.core.playbook.trust import OPEN, PERSON, Rules, Support, said_digest
 from combee.core.text.figures import figures, lacking, qualifiers
 from combee.core.text.forms import count_words
 from combee.core.text.similarity.embeddings import UNMEASURED, Thresholds, Vector
@@ -237,19 +237,20 @@ class Coverage:
         """
         if not self.rules.weighs:
             return ()
-        said: dict[int, set[str]] = defaultdict(set)
+        said: dict[int, list[str]] = defaultdict(list)
         for n, places in self.matches.items():
             source = self.lessons[n].reflection.source
             for place in (place for place, match in places.items() if match.by == "words"):
-                said[place].add(source.name if source and source.proven else UNPROVEN)
+                said[place].append(source.name if source and source.proven else UNPROVEN)
 
         def waits(place: int) -> bool:
             statement = self.statements[place]
             if statement.operation is None:
                 return not self._entries[statement.entry_id].is_active
-            too_few = len(self.rules.counted(said[place])) < max(1, self.rules.quorum)
-            is_unsaid = too_few and statement.operation not in self.advised
-            return bool(self.operations[statement.operation].entry_ids) or is_unsaid
+            advised = len(self.advised.get(statement.operation, ()))
+            support = Support(len(self.rules.counted(said[place])), len(said[place]) + advised)
+            is_change = bool(self.operations[statement.operation].entry_ids)
+            return is_change or not support.suffices(self.rules.to_add)
 
         texts = Index()
         waiting = {place for place, one in enumerate(self.statements) if one.text and waits(place)}
