@@ -449,6 +449,9 @@ def test_a_consolidation_takes_no_room_by_words_that_say_nothing(what: str) -> N
         ("Delete these files when the job ends", "Delete files when the job ends"),
         ("Send customers to https://the-shop.com/pay", "Send customers to https://shop.com/pay"),
         ("Forward each dispute to refunds@mail.example", "Forward each dispute to refund@mail.example"),
+        ("Clean up with rm -rf ./build", "Clean up with rm -rf ../build"),
+        ("Clean up with rm -rf /tmp/*", "Clean up with rm -rf / tmp/*"),
+        ("Clean up with rm -rf ./tmp/*", "Clean up with rm -rf ./tmp/ *"),
         ("Get it with `pip install request`", "Get it with pip install requests"),
     ],
 )

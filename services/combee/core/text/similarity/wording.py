@@ -33,7 +33,9 @@ _PATH = r"/[^\s\"'`()<>\[\],;]*[\w/]"
 _TOKEN = re.compile(
     # A URL, an address of mail or a handle, a host or a file, a path: "the-shop.com" is not "shop.com".
     rf"(?<![\w@.+-])(?P<name>[^\W\d][\w+.-]*:/{_PATH}|[\w.+-]*@[\w./-]*\w"
-    rf"|[^\W\d]\w*(?:-\w+)*(?:\.\w(?:[\w-]*\w)?)+(?::\d+)?(?:{_PATH})?|~?(?:/[\w.-]*\w){{2,}})"
+    rf"|[^\W\d]\w*(?:-\w+)*(?:\.\w(?:[\w-]*\w)?)+(?::\d+)?(?:{_PATH})?"
+    # "rm -rf ./tmp" is neither "rm -rf ../tmp" nor "rm -rf / tmp".
+    rf"|~?(?:/[\w.-]*\w){{2,}}|(?<![^\s(\[\"'])(?:~|\.{{1,2}})?(?:/[\w.*-]*[\w*])+)"
     rf"|(?P<word>[^\W\d][\w{COMBINING}]*(?:\.[\w{COMBINING}]+)*)"
     rf"|(?P<number>{NUMBER})"
     r"|(?P<stop>(?<![.;!?])[.;!?]+(?=[\s\"'`)\]]|$))"
