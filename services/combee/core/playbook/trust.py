@@ -306,7 +306,7 @@ class Screen:
             return tuple(seen)
         spoken: set[tuple[str, str]] = set()
         heard: list[Seen] = []
-        for reflection in reversed(tuple(seen)):
+        for reflection in reversed([one for one in seen if one.reflection_id not in self.revoked]):
             name = self._name(reflection.reflection_id)
             counts = bool(self.rules.counted({name}))
             tags = tuple(tag for tag in reflection.tags if counts and (name, tag.id) not in spoken)

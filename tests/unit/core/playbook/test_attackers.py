@@ -220,6 +220,19 @@ def test_who_finds_one_entry_harmful_says_nothing_of_another_that_the_operation_
     assert VICTIM in teaching.shown()
 
 
+def test_a_revoked_source_silences_no_tag_of_who_proves_nothing() -> None:
+    """It counted as unproven, too: its tag was no word, and yet the last one of all who prove nothing."""
+    teaching = knowing(TEAM, VICTIM)
+    revoked = Revocation(rule="source:x", retained_from=0, version=1)
+    teaching.playbook = teaching.playbook.model_copy(update={"revocations": (revoked,)})
+    victim = teaching.id_of(VICTIM)
+    teaching.say(OTHER, UNKNOWN, harmful=[victim])
+    teaching.say(ORDER, "x", helpful=[victim])
+    teaching.learn()
+    (entry,) = (one for one in teaching.playbook.entries if one.id == victim)
+    assert (entry.harmful, entry.helpful, entry.harmed) == (1, 0, ("unproven",))
+
+
 def test_who_is_revoked_outvotes_nobody() -> None:
     other = "Escalate refunds above the limit to the shop"
     teaching = Teaching(rules=TEAM)
