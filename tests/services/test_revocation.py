@@ -23,6 +23,8 @@ from support.ledger import NAME, dead_letters, outgoing, versions
 from support.planned import PlanningDeployment
 
 SECTION = "OTHERS"
+NEW = "new: "
+"""Begins the names of entries that no version has given an id."""
 STEPS = 12
 
 
@@ -245,13 +247,24 @@ def operate(
         (entry_id,) = (each for each, content in after.items() if content == operation.content)
         book[entry_id] = Line(operation.content, rests)
     elif operation.kind == OperationKind.REMOVE:
-        book.pop(operation.entry_ids[0], None)
+        # Who removed other words has not removed these.
+        if not is_other(book, operation.entry_ids[0], before):
+            book.pop(operation.entry_ids[0], None)
     else:
         reword(book, operation, rests, before)
 
 
+def is_other(book: Lines, entry_id: str, before: Mapping[str, str]) -> bool:
+    """Return whether an entry says something else than when it was recorded."""
+    return entry_id in book and book[entry_id].content != before.get(entry_id, book[entry_id].content)
+
+
 def reword(book: Lines, operation: Operation, rests: set[str], before: Mapping[str, str]) -> None:
     there = [each for each in operation.entry_ids if each in book]
+    if operation.kind == OperationKind.UPDATE and there and is_other(book, operation.entry_ids[0], before):
+        # Who rewrote other words has not rewritten these: both stay.
+        book[f"{NEW}{operation.content}"] = Line(operation.content, rests)
+        return
     if not there:
         recorded = [each for each in operation.entry_ids if each in before]
         if recorded and rests:
@@ -287,8 +300,11 @@ def test_a_revocation_leaves_what_an_independent_recomputation_from_the_topics_l
         again=frozenset((asked.manifest_offset, f"r-{asked.offset}") for asked in last.again),
     )
     expected = recomputed(before, updates, gone)
+    given = {entry.id for version in before for entry in version.entries}
     found = {
-        entry.id: Line(entry.content, set(entry.evidence), entry.helpful, entry.harmful)
+        entry.id if entry.id in given else f"{NEW}{entry.content}": Line(
+            entry.content, set(entry.evidence), entry.helpful, entry.harmful
+        )
         for entry in last.entries
     }
     assert found == expected

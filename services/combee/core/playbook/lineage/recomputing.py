@@ -25,8 +25,10 @@ from combee.core.playbook.lineage.rejecting import allowed
 from combee.core.playbook.operations import MAX_DETAIL_CHARS
 from combee.core.playbook.trust import (
     activated,
+    added,
     barred,
     barred_sources,
+    is_related,
     parts,
     rules_of,
     said_digest,
@@ -426,10 +428,12 @@ class _Prepared:
                 continue
             rest = operation.model_copy(update={"evidence": left})
             if operation.kind == OperationKind.REMOVE:
-                yield rest
+                # Who removed another lesson has not removed this one.
+                if not any(map(self._says_another, operation.entry_ids)):
+                    yield rest
                 continue
             if operation.kind != OperationKind.MERGE and self._is_said(left):
-                yield self._again(rest)
+                yield self._again(self._apart(rest))
                 continue
             # Who claims to say what an entry said has its words from those who are revoked.
             is_own = n < len(claimed) or len(left) < len(operation.evidence)
@@ -447,7 +451,7 @@ class _Prepared:
                 if not stays and (lost or (again and self._is_text)):
                     self._strengthen_instead(operation, left)
                     continue
-            yield self._again(rest)
+            yield self._again(rest if is_own else self._apart(rest))
 
     def _begun(self, entry: Entry) -> Entry:
         """Return an entry; what agents are shown begins now if they have read other words until now."""
@@ -459,6 +463,11 @@ class _Prepared:
         """Return whether a recorded entry is gone, or says something else."""
         was, now = self._was.get(entry_id), self.entries.get(entry_id)
         return was is not None and (now is None or now.content != was.content)
+
+    def _says_another(self, entry_id: str) -> bool:
+        """Return whether a recorded entry is there and says another lesson."""
+        was, now = self._was.get(entry_id), self.entries.get(entry_id)
+        return was is not None and now is not None and not same_lesson(was.content, now.content)
 
     def _is_said(self, ids: Collection[str]) -> bool:
         """Return whether one of these reflections of the batch says all of what it is evidence of, word for word."""
@@ -513,8 +522,15 @@ class _Prepared:
         if not targets or any(entry_id in self.entries for entry_id in operation.entry_ids):
             return operation
         self.ids[operation.content] = targets[0]
-        section = self._was[targets[0]].section
-        return operation.model_copy(update={"kind": OperationKind.ADD, "entry_ids": (), "section": section})
+        return added(operation, self._was)
+
+    def _apart(self, operation: Operation) -> Operation:
+        """Return a rewrite of another lesson than the one that is there now as an addition next to this."""
+        now = self.entries.get(next(iter(operation.entry_ids), ""))
+        is_rewrite = operation.kind == OperationKind.UPDATE and not self._is_text
+        if now is None or not (is_rewrite and self._says_another(now.id)):
+            return operation
+        return operation if is_related(operation.content, now.content) else added(operation, self._was)
 
 
 def _is_wholly(update: Update, gone: frozenset[str]) -> bool:
