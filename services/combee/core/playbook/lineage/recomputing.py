@@ -451,7 +451,7 @@ class _Prepared:
                 if not stays and (lost or (again and self._is_text)):
                     self._strengthen_instead(operation, left)
                     continue
-            yield self._again(rest if is_own else self._apart(rest))
+            yield self._again(self._apart(rest))
 
     def _begun(self, entry: Entry) -> Entry:
         """Return an entry; what agents are shown begins now if they have read other words until now."""
