@@ -19,6 +19,8 @@ ENTRIES_BYTES = 600 << 10
 """Maximum bytes of a version's entries without evidence and names: the rest of the record is for bookkeeping.
 
 Newly revoked ids alone may take 256 KiB of it."""
+NAMES_BYTES = 128 << 10
+"""Maximum bytes of the names of the sources behind what waits: without them it would wait for ever."""
 ENTRY_BYTES = 200
 """Bytes of an entry's field names and numbers in a record."""
 
@@ -71,6 +73,10 @@ def stored_bytes(entries: Sequence[Entry]) -> int:
     """Return about how many bytes entries take in a record, without evidence and names."""
     texts = (text for entry in entries for text in (entry.id, entry.section, entry.content))
     return ENTRY_BYTES * len(entries) + sum(len(text.encode(errors="replace")) for text in texts)
+
+
+def _names_bytes(entries: Iterable[Entry]) -> dict[str, int]:
+    return {entry.id: sum(len(name.encode(errors="replace")) for name in entry.sources) for entry in entries}
 
 
 def needed_tokens(entries: Sequence[Entry], sections: Sequence[str]) -> int:
@@ -130,7 +136,7 @@ def evictions(
 
     Proposed entries have a share of their own in addition to the budget: agents do not read them, and a full playbook
     would learn nothing new if it had to make room for them at once. There the sources that have most of the room make
-    some.
+    some, of tokens and of the names of those who support these entries.
     """
     was_shown = [entry for entry in (entries if before is None else before) if entry.is_active]
     was, out = tokens_by_entry(was_shown, sections), dict[str, None]()
@@ -144,6 +150,7 @@ def evictions(
         gone = (
             *_excess(shown, sizes, was, budget_tokens, parts),
             *_crowded_out(proposed, waiting, budget_tokens // PROPOSED_SHARE, several=several),
+            *_crowded_out(proposed, _names_bytes(proposed), NAMES_BYTES, several=several),
         )
         if not gone and stored_bytes(left) <= ENTRIES_BYTES:
             return tuple(out)

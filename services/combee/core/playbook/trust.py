@@ -683,6 +683,11 @@ class Candidate:
     gained: bool
     """Whether this batch supports it."""
 
+    @property
+    def reflections(self) -> int:
+        """How many reflections support it, at least one of each source: a large playbook has no room for all ids."""
+        return max(len(self.support), len(self.sources))
+
     @classmethod
     def of(cls, entry: Entry, fresh: Iterable[str], names: Mapping[str, str]) -> "Candidate":
         """Return an entry with its support after a batch, of which these are ``fresh``."""
@@ -695,9 +700,9 @@ class Candidate:
 
     def waits_for(self, policy: Probation, screen: Screen, about: Iterable[Entry]) -> str:
         """Return why it goes on waiting; empty: agents may see it. ``about``: the entries that it is linked to."""
-        if len(self.support) < policy.reflections:
-            return f"{len(self.support)} of {policy.reflections} reflections support it"
-        return screen.waits_for(self.sources, len(self.support), about)
+        if self.reflections < policy.reflections:
+            return f"{self.reflections} of {policy.reflections} reflections support it"
+        return screen.waits_for(self.sources, self.reflections, about)
 
     def supersedes(self, rival: Entry, screen: Screen) -> bool:
         """Return whether it takes the place of an entry that it contradicts: nobody has said that one since.
@@ -705,7 +710,7 @@ class Candidate:
         It takes as much as can be asked for, since a model may have taken another lesson for a new policy.
         """
         is_silent = rival.updated_version <= self.entry.created_version
-        support = Support(len(screen.rules.counted(self.sources, rival)), len(self.support))
+        support = Support(len(screen.rules.counted(self.sources, rival)), self.reflections)
         is_rival = rival.id in self.entry.rivals
         return is_rival and is_silent and support.suffices(screen.rules.to_change_unknown)
 
@@ -725,7 +730,7 @@ class Candidate:
         entry = activated(self.entry)
         if is_new:
             return entry, None
-        detail = f"{len(self.support)} reflections support it"
+        detail = f"{self.reflections} reflections support it"
         return entry, Change(kind="promote", entry_id=entry.id, detail=detail)
 
 

@@ -409,8 +409,9 @@ def _ever_smaller(version: Playbook) -> Iterator[Playbook]:
 
     They leave out, in this order: details of changes; changes without an effect; evidence and retired entries; most
     links of entries that wait, and long ids of reflections that support them; the other changes; section headers
-    without entries; evidence of rejected lessons; names of the sources that an entry helped or harmed; names of the
-    sources and reflections that support an entry.
+    without entries; evidence of rejected lessons; names of the sources that an entry helped or harmed; ids of
+    reflections that support what waits, and names of the sources that support what agents are shown; names of those
+    that support what waits, which would wait for ever without them.
     """
     yield version
     bare = tuple(change.model_copy(update={"detail": ""}) for change in version.changes)
@@ -447,13 +448,19 @@ def _ever_smaller(version: Playbook) -> Iterator[Playbook]:
     entries = tuple(entry.model_copy(update={"harmed": (), "helped": ()}) for entry in version.entries)
     yield (version := version.model_copy(update={"entries": entries}))
     # Never one name: a source that repeats all lessons would then seem to be the only one behind each of them.
-    for kept in (PERSON, 0):
+    support, names = ("support",), ("sources", "recognised")
+    for fields, waits, kept in (
+        (support, True, PERSON),
+        (names, False, PERSON),
+        (support, True, 0),
+        (names, False, 0),
+        (names, True, PERSON),
+        (names, True, 0),
+    ):
         entries = tuple(
-            entry.model_copy(
-                update={
-                    name: _last(getattr(entry, name), kept) for name in ("support", "sources", "recognised")
-                }
-            )
+            entry.model_copy(update={name: _last(getattr(entry, name), kept) for name in fields})
+            if entry.is_active is not waits
+            else entry
             for entry in version.entries
         )
         yield (version := version.model_copy(update={"entries": entries}))

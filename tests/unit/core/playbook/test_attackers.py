@@ -865,6 +865,20 @@ def test_in_public_a_flood_ages_no_lesson_that_waits_for_further_sources(floodin
     assert teaching.shown() == {OTHER}
 
 
+def test_in_public_who_has_said_a_lesson_counts_where_a_version_has_no_room_for_the_ids_of_reflections() -> (
+    None
+):
+    teaching = Teaching(rules={**PUBLIC, "colluders": 5})
+    teaching.say(OTHER, "abcde")
+    teaching.learn()
+    (entry,) = teaching.playbook.entries
+    bare = entry.model_copy(update={"support": ()})
+    teaching.playbook = teaching.playbook.model_copy(update={"entries": (bare,)})
+    teaching.say(OTHER, "f")
+    teaching.learn()
+    assert teaching.shown() == {OTHER}
+
+
 def test_in_public_those_who_collude_do_not_take_the_room_of_what_they_support_with_others() -> None:
     """Each of their own lessons had three sources, and what they said with one honest source had two."""
     teaching = Teaching(rules=PUBLIC, budget=800)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from combee.core.names.sources import UNPROVEN
 from combee.core.playbook import versions
-from combee.core.playbook.budget import entry_tokens, evictions
+from combee.core.playbook.budget import NAMES_BYTES, entry_tokens, evictions
 from combee.core.playbook.lineage.recomputing import Recomputation
 from combee.core.playbook.retention import reflection_effects
 from combee.core.playbook.versions import empty
@@ -227,6 +227,19 @@ def test_a_new_source_finds_room_among_what_others_alone_say() -> None:
     current = learned(empty("p"), [(lesson, ["shop"]) for lesson in lessons("refunds", 9)])
     made = learned(current, [("Ask for the order number", ["desk", "desk"])], room_of(current))
     assert "Ask for the order number" in contents(made)
+
+
+def test_who_fills_the_record_with_lessons_that_wait_costs_others_neither_theirs_nor_the_names_behind_them() -> (
+    None
+):
+    """Each of these lessons has the names of nine sources: without them none would ever have a tenth."""
+    loud = tuple(f"{n}".rjust(80, "x") for n in range(9))
+    waiting = [line(n, *loud, state="proposed") for n in range(800)]
+    honest = [line(n, *"abcdefghi", state="proposed") for n in range(800, 810)]
+    out = evictions([*waiting, *honest], PLENTY, parts=dict.fromkeys("ab", Fraction(1, 2)))
+    left = [one for one in (*waiting, *honest) if one.id not in out]
+    assert honest == left[-len(honest) :]
+    assert NAMES_BYTES - 2_000 < sum(len(name) for one in left for name in one.sources) <= NAMES_BYTES
 
 
 def test_room_for_the_largest_batch_is_made_in_a_moment() -> None:

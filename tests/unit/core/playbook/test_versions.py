@@ -279,6 +279,19 @@ def test_long_ids_in_lessons_that_wait_cost_no_entry_the_names_of_its_sources() 
     assert {one.support for one in fitted.entries[1:]} == {("r-1",)}
 
 
+@pytest.mark.parametrize("count", [1_000, 2_000])
+def test_what_waits_keeps_the_names_of_its_sources_longest(count: int) -> None:
+    """With three names, or none, it never had as many sources as a lesson needs where more than three may collude."""
+    names = tuple("abcdefghi")
+    waiting = tuple(
+        entry(f"w-{n}", "say", state="proposed", sources=names, support=("r" * 90,) * 9) for n in range(count)
+    )
+    shown = tuple(entry(f"e-{n}", "say", sources=("s" * 80,) * 9) for n in range(1_000))
+    fitted = versions.fitted(BASE.model_copy(update={"entries": (*waiting, *shown)}))
+    assert decode(encode(fitted), Playbook) == fitted
+    assert {one.sources for one in fitted.entries if not one.is_active} == {names}
+
+
 def test_a_version_that_fits_is_not_touched() -> None:
     assert versions.fitted(BASE) is BASE
 
