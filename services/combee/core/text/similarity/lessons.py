@@ -23,10 +23,10 @@ trail)."""
 PADDED, EMPHASIS = 2, 40
 """How many times longer than a lesson a content may be that only says it, and characters of emphasis in addition."""
 _LOOK_ALIKE = frozenset(
-    {"causally", "complaint", "complied", "discretely", "refilling", "scrapping", "stripping"}
+    {"causally", "complaint", "complied", "discretely", "refilling", "scrapping", "stripping", "trialing"}
 )
 """Words that differ from others by a typing error: casually, compliant, compiled, discreetly, refiling, scraping,
-striping."""
+striping, trailing."""
 
 
 def same_lesson(content: str, other: str) -> bool:

@@ -119,7 +119,7 @@ immorality immortality, encrypted decrypted, included excluded, increase decreas
 internal external, symmetric asymmetric, minimum maximum, fraction traction, trial trail, rating ration,
 conversation conservation, hypertension hypotension, milligram kilogram, valid invalid, affect effect,
 planned planed, desert dessert, customs custom, goods good, means mean, complied compiled,
-discretely discreetly, refilling refiling
+discretely discreetly, refilling refiling, trialing trailing
 """
 """Words close in letters and far in meaning."""
 
