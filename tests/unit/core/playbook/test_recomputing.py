@@ -21,7 +21,7 @@ from combee_schemas.plan import PlanSettings, Probation
 from combee_schemas.playbook import Asked, Playbook, Rejected, Revocation
 from combee_schemas.records import Record
 from combee_schemas.reflection import BulletTag
-from combee_schemas.scan import Known, Operation, OperationKind, Seen, Update
+from combee_schemas.scan import Conflict, Known, Operation, OperationKind, Seen, Update
 from combee_schemas.topics import AnyTopic
 from support.playbooks import (
     ADD,
@@ -171,6 +171,24 @@ def test_a_revoked_correction_does_not_bring_back_what_a_person_rejected() -> No
         book, revoke, 1, target=None, budget_tokens=PLENTY, now_ms=0, recomputed=left
     )
     assert made.entries == ()
+
+
+def test_what_contradicts_an_entry_waits_again_without_the_source_that_let_agents_see_it() -> None:
+    """Behind the entry next to which it is shown stood one source, and it needs two: it stayed with one."""
+    made, book = list[Update](), empty("p")
+    for ids, content in ((("r-2",), RULE), (("r-1", "r-3"), OTHER_RULE)):
+        seen = tuple(
+            Seen(reflection_id=one, offset=int(one[2:]), source=Source(name=one, proven="secret"))
+            for one in ids
+        )
+        one = update_of(book, [added(content, *ids)], seen, trust="team")
+        conflict = Conflict(entry_id=ENTRY, content=content, evidence=ids)
+        made.append(
+            one.model_copy(update={"result": one.result.model_copy(update={"conflicts": (conflict,)})})
+        )
+        book = versions.after_update(book, made[-1], budget_tokens=PLENTY, now_ms=0)
+    for revoked, shown in ((["r-9"], [True, True]), (["r-1"], [True, False])):
+        assert [entry.is_active for entry in without(revoked, *made).entries] == shown
 
 
 def test_what_comes_under_the_id_of_something_that_waits_has_the_support_of_its_own_words() -> None:

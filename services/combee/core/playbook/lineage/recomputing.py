@@ -22,7 +22,7 @@ from combee.core.playbook.lineage import evidence
 from combee.core.playbook.lineage.branching import learns
 from combee.core.playbook.lineage.evidence import Place, here, ids_here
 from combee.core.playbook.lineage.rejecting import allowed
-from combee.core.playbook.operations import MAX_DETAIL_CHARS
+from combee.core.playbook.operations import MAX_DETAIL_CHARS, union
 from combee.core.playbook.trust import (
     activated,
     added,
@@ -179,7 +179,10 @@ class Recomputation:
     def result(self, *, budget_tokens: int) -> Recomputed:
         """Return the last version without what is revoked, within the token budget if it says more than before."""
         known = {entry.id: entry for entry in self.recorded.entries}
-        left = {entry.id: entry for entry in map(_given, self.entries.values())}
+        left = {
+            _known(entry_id): entry.model_copy(update={"id": _known(entry_id)})
+            for entry_id, entry in self.entries.items()
+        }
         order = [*(entry_id for entry_id in known if entry_id in left)]
         order += [entry_id for entry_id in left if entry_id not in known]
         entries = tuple(left[entry_id] for entry_id in order)
@@ -195,13 +198,13 @@ class Recomputation:
                 if entry.id in out
             ]
             entries = tuple(entry for entry in entries if entry.id not in out)
-        shown = {entry.id for entry in entries} | self._merged_away
+        shown = self.entries.keys() | self._merged_away
         return Recomputed(
             entries=entries,
             next_id=max(self.next_id, self.recorded.next_id),
             changes=tuple(changes),
             mixed=tuple(
-                mixed
+                replace(mixed, entry_ids=tuple(map(_known, mixed.entry_ids)))
                 for mixed in self._mixed
                 if mixed.fate == "dropped" or not shown.isdisjoint(mixed.entry_ids)
             ),
@@ -324,7 +327,7 @@ class Recomputation:
             free_from=before.next_id,
         )
         self.next_id = max(self.next_id, draft.next_id)
-        self._mixed += prepared.mixed({entry.content for entry in mine})
+        self._mixed += prepared.mixed({entry.content: entry.id for entry in mine})
         # Nobody repeats what agents are shown: it does not expire.
         shown = {entry.id for entry in after.entries if entry.is_active}
         expired = [change.entry_id for change in draft.changes if change.kind == "expire"]
@@ -390,10 +393,12 @@ class _Prepared:
         )
         self.update = self.recorded.model_copy(update={"result": result})
 
-    def mixed(self, contents: Collection[str]) -> Iterator[Mixed]:
-        """Yield the mixed operations that are lost, or whose words are now in a playbook with these contents."""
+    def mixed(self, contents: Mapping[str, str]) -> Iterator[Mixed]:
+        """Yield the mixed operations that are lost, or whose words are now in a playbook: content → id."""
         for operation, mixed in self._doubtful:
-            if mixed.fate == "dropped" or self._is_text or operation.content in contents:
+            if operation.content in contents:
+                yield replace(mixed, entry_ids=union(mixed.entry_ids, [contents[operation.content]]))
+            elif mixed.fate == "dropped" or self._is_text:
                 yield mixed
 
     @property
@@ -551,10 +556,9 @@ def _evicted(version: Playbook) -> frozenset[str]:
     return frozenset(change.entry_id for change in version.changes if change.kind in {"evict", "expire"})
 
 
-def _given(entry: Entry) -> Entry:
-    """Return an entry under the id that it has from now on."""
-    is_new = entry.id.startswith(UNGIVEN)
-    return entry.model_copy(update={"id": entry.id.removeprefix(UNGIVEN)}) if is_new else entry
+def _known(entry_id: str) -> str:
+    """Return the id that an entry has from now on."""
+    return entry_id.removeprefix(UNGIVEN)
 
 
 def _differences(known: Mapping[str, Entry], left: Mapping[str, Entry]) -> Iterator[Change]:
