@@ -13,7 +13,7 @@ from combee.core.playbook.versions import empty
 from combee_schemas.base import Shown, Source
 from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import BulletTag, Reflection
-from combee_schemas.scan import GroupMember, NodeResult, Seen
+from combee_schemas.scan import GroupMember, NodeResult, Seen, Update
 from support.playbooks import PLENTY, update_of
 
 TEAM: Mapping[str, Any] = {"trust": "team"}
@@ -31,6 +31,8 @@ class Teaching:
     budget: int = PLENTY
     count: int = 0
     batch: list[Reflection] = field(default_factory=list)
+    past: list[tuple[Playbook, Update | None]] = field(default_factory=list)
+    """The versions, each with what made it if a batch did."""
 
     def say(
         self,
@@ -121,8 +123,9 @@ class Teaching:
             coverage = coverage.checked(question, Checked(covered=says, against=contradicts))
         plan = made.plan.model_copy(update={"through_offset": self.count})
         outcome = coverage.without_outvoted().carried().in_own_words().outcome()
-        made = made.model_copy(update={"plan": plan, "result": outcome})
+        made = made.model_copy(update={"plan": plan, "result": outcome, "manifest_offset": plan.sequence})
         self.playbook = versions.after_update(self.playbook, made, budget_tokens=self.budget, now_ms=0)
+        self.past.append((self.playbook, made))
         self.batch = []
 
     def id_of(self, content: str) -> str:
