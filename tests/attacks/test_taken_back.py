@@ -4,7 +4,6 @@ The curator obeys the attacker, and else puts down what reflections say, word fo
 only a model could answer. A life depends on its seed alone. Nothing here knows how a revocation works.
 """
 
-from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from random import Random
@@ -108,13 +107,8 @@ def teach(among: Life, without: Life, random: Random) -> None:
 
 
 def write(among: Life, without: Life, random: Random, step: int) -> None:
-    """Let a person change what agents are shown in both lives, or add something.
-
-    Not what two entries have said because the attacker took the first one's words: the first comes back, and the
-    person has changed the second.
-    """
-    said = Counter(says for says, _ in {(e.content, e.id) for one, _ in among.past for e in one.entries})
-    both = sorted(one for one in among.shown() & without.shown() if said[one] == 1)
+    """Let a person change what agents are shown in both lives, or add something."""
+    both = sorted(among.shown() & without.shown())
     kind = random.choice([ADD, UPDATE, REMOVE]) if both else ADD
     content, of = f"A person wrote line {step}", random.choice(both or [""])
     for life in (among, without):

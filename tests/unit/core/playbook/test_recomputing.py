@@ -158,6 +158,21 @@ def test_what_a_person_removed_in_revoked_words_comes_back_in_the_words_before()
         assert [entry.content for entry in book.result(budget_tokens=PLENTY).entries] == says
 
 
+def test_what_a_person_removed_does_not_come_back_next_to_the_words_before() -> None:
+    """Others had said the revoked words, too: without these they stand in an entry of their own."""
+    made = reworded(OTHER_RULE, OTHER_RULE, "words")
+    history = [empty("p")]
+    for one in made:
+        history.append(versions.after_update(history[-1], one, budget_tokens=PLENTY, now_ms=0))
+    removal = command("edit", operations=(op(REMOVE, "", ENTRY),))
+    edited = executing.after_command(history[-1], removal, 1, target=None, budget_tokens=PLENTY, now_ms=0)
+    assert edited.entries == ()
+    book = Recomputation(empty("p"), edited.model_copy(update={"revoked": ("r-2",)}), next_id=9)
+    for version, one in zip((*history[1:], edited), (*made, None), strict=True):
+        book.follow(version, one)
+    assert [entry.content for entry in book.result(budget_tokens=PLENTY).entries] == [RULE]
+
+
 def test_a_revoked_correction_does_not_bring_back_what_a_person_rejected() -> None:
     first, second, _ = reworded(OTHER_RULE, OTHER_RULE, "words")
     taught = versions.after_update(empty("p"), first, budget_tokens=PLENTY, now_ms=0)

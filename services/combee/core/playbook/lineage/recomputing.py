@@ -272,15 +272,13 @@ class Recomputation:
                 entries[entry.id] = now[entry.id]
         if after.origin in WHOLLY_NEW:
             return entries
-        there = {entry.id for entry in after.entries}
-        back = {
-            entry_id: entry
-            for entry_id, entry in self.entries.items()
-            # A person who removed another lesson has not removed this one.
-            if entry_id not in there | out
-            and (entry_id not in was or not same_lesson(was[entry_id].content, entry.content))
-        }
-        return {**entries, **{entry.id: entry for entry in allowed(back.values(), after)}}
+        there = {entry.id for entry in after.entries} | out
+        back = [entry for entry_id, entry in self.entries.items() if entry_id not in there]
+        # A person who took away another lesson has not taken away this one, but this one wherever it is said.
+        taken = {said_digest(entry.content) for entry_id, entry in was.items() if entry_id not in out}
+        taken -= {said_digest(entry.content) for entry in after.entries}
+        left = (*entries.values(), *allowed(back, after))
+        return {entry.id: entry for entry in left if said_digest(entry.content) not in taken}
 
     def _ids_of(self, version: Playbook) -> dict[str, str]:
         """Return the ids of entries that a version brought back under others, evicted or not: id → id there."""
