@@ -300,7 +300,9 @@ class Recomputation:
     def _after_batch(self, before: Playbook, after: Playbook, update: Update) -> dict[str, Entry]:
         gone = frozenset(barred(self.barred, update))
         known = barred(before, update)
-        if not self._is_touched(before, update, gone.difference(known)):
+        news = gone.difference(known)
+        is_touched = any(seen.reflection_id in news for seen in update.result.seen)
+        if not is_touched and self.entries == {entry.id: entry for entry in before.entries}:
             return {entry.id: entry for entry in after.entries}
         if _is_wholly(update, gone) and not _is_wholly(update, frozenset(known)):
             return self.entries
@@ -331,15 +333,6 @@ class Recomputation:
         expired = [change.entry_id for change in draft.changes if change.kind == "expire"]
         kept = [prepared.entries[entry_id] for entry_id in expired if entry_id in shown]
         return self._merged(after, foreseen, (*mine, *kept))
-
-    def _is_touched(self, before: Playbook, update: Update, gone: frozenset[str]) -> bool:
-        """Return whether a batch, or what it was applied to, is another without what is revoked."""
-        return (
-            any(seen.reflection_id in gone for seen in update.result.seen)
-            or any(not gone.isdisjoint(operation.evidence) for operation in update.result.operations)
-            or any(not gone.isdisjoint(claim.evidence) for claim in update.result.known)
-            or self.entries != {entry.id: entry for entry in before.entries}
-        )
 
     def _merged(self, after: Playbook, foreseen: Iterable[Entry], made: Iterable[Entry]) -> dict[str, Entry]:
         """Return what a batch ``made`` without what is revoked; what is as ``foreseen`` with it, as recorded."""
