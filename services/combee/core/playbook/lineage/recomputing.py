@@ -244,13 +244,13 @@ class Recomputation:
         if after.origin in TAKEN_BACK:
             ids, known = self._ids_of(after), {entry.id: entry for entry in after.entries}
             self._rename(ids)
-            left = (
+            named = (
                 entry.model_copy(update={"id": ids.get(entry.id, entry.id)})
                 for entry in self.entries.values()
             )
             return {
                 entry.id: _as_old(entry, known.get(entry.id))
-                for entry in allowed(left, after)
+                for entry in allowed(named, after)
                 if entry.id not in out
             }
         now = dict(self._cleaned(after))
