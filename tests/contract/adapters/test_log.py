@@ -320,8 +320,8 @@ async def test_a_newer_owner_fences_the_older_and_ends_its_open_transaction(log:
             await transaction.send(*numbered(R, [3]))
     async with newer.transaction() as second:
         await second.send(*numbered(R, [4]))
-    for one in (older, newer):
-        await one.close()
+    await older.close()
+    await finished(log, newer)
     assert values(await whole(log, R0)) == [b"1", b"4"]
 
 
