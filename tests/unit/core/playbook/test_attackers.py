@@ -525,6 +525,32 @@ def test_words_that_too_few_say_keep_no_lesson_back_that_a_check_call_takes_them
     assert OTHER in teaching.shown()
 
 
+@pytest.mark.parametrize("how", ["an echo", "its advice alone", "a rewrite says it, too"])
+def test_words_whose_only_source_does_not_count_keep_no_lesson_back_that_a_check_call_takes_them_for(
+    how: str,
+) -> None:
+    """They seemed to have a source, and were shown to nobody: it was shown them, or its lesson is told elsewhere."""
+    teaching = knowing(TEAM, VICTIM)
+    operations = [op("ADD", PARAPHRASE)]
+    if how == "an echo":
+        teaching.say(PARAPHRASE, "x")
+        teaching.learn()
+        own = teaching.id_of(PARAPHRASE)
+        shown = Shown(version=teaching.playbook.version, entry_ids=(own,))
+        teaching.say(ORDER, "x", harmful=[own])
+        teaching.learn(op("REMOVE", "", own))
+        teaching.say(PARAPHRASE, "x")
+        teaching.batch = [one.model_copy(update={"shown": shown}) for one in teaching.batch]
+    elif how == "its advice alone":
+        teaching.say("Request the purchase's number before all else", "x", advice=PARAPHRASE)
+    else:
+        teaching.say(PARAPHRASE, "x")
+        operations.append(op("UPDATE", f"It will {PARAPHRASE}", teaching.id_of(VICTIM)))
+    teaching.say(OTHER, "abcd")
+    teaching.learn(*operations, misled=PARAPHRASE)
+    assert OTHER in teaching.shown()
+
+
 def test_words_on_probation_keep_no_lesson_back_that_a_check_call_takes_them_for() -> None:
     rules = {**TEAM, "probation": Probation(reflections=3)}
     teaching = Teaching(rules=rules)

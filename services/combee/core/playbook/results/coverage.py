@@ -16,7 +16,7 @@ from typing import Literal
 from combee.core.methods.checking import Checked, Rewrite
 from combee.core.names.sources import UNPROVEN, supporters
 from combee.core.playbook.operations import MAX_DETAIL_CHARS, union
-from combee.core.playbook.results.echo import was_shown, without_echoes
+from combee.core.playbook.results.echo import echoed, was_shown, without_echoes
 from combee.core.playbook.results.guards import MAX_CONFLICTS, Guarded, guarded, rewrites
 from combee.core.playbook.shown import words_since
 from combee.core.playbook.trust import OPEN, PERSON, Rules, Support, said_digest
@@ -110,6 +110,10 @@ class _Match:
     score: float
 
 
+Matches = Mapping[int, Mapping[int, _Match]]
+"""By lesson: the statements that say it."""
+
+
 def word_for_word(lessons: Iterable[Lesson]) -> tuple[Operation, ...]:
     """Return lessons as proposals in their own words."""
     return tuple(
@@ -142,8 +146,7 @@ class Coverage:
     thresholds: Thresholds = UNMEASURED
     vectors: Mapping[str, Vector] = field(default_factory=dict)
     """Embeddings by text, if there are any."""
-    matches: Mapping[int, Mapping[int, _Match]] = field(default_factory=dict)
-    """By lesson: the statements that say it."""
+    matches: Matches = field(default_factory=dict)
     against: Mapping[int, int] = field(default_factory=dict)
     """By lesson: the statement that contradicts it, by the check call's answer."""
     kept: frozenset[Rewrite] = frozenset()
@@ -229,87 +232,114 @@ class Coverage:
         return {place: tuple(ids) for place, ids in sorted(supporting.items())}
 
     @cached_property
-    def _waiting(self) -> Collection[int]:
-        """The places of statements that agents may not be shown: a model's word is no support for them.
+    def _waiting(self) -> frozenset[int]:
+        """The places of statements that agents may not be shown, whoever says them in this batch.
 
-        These are entries that wait, changes of entries, which need more than they can get here, and additions that
-        too few say in their words.
+        These are entries that wait, and changes of entries, which need more than they can get here.
         """
         if not self.rules.weighs:
-            return ()
-        said: dict[int, list[str]] = defaultdict(list)
-        for n, places in self.matches.items():
-            source = self.lessons[n].reflection.source
-            for place in (place for place, match in places.items() if match.by == "words"):
-                said[place].append(source.name if source and source.proven else UNPROVEN)
+            return frozenset()
 
-        def waits(place: int) -> bool:
-            statement = self.statements[place]
+        def waits(statement: _Statement) -> bool:
             if statement.operation is None:
                 return not self._entries[statement.entry_id].is_active
-            advised = len(self.advised.get(statement.operation, ()))
-            support = Support(len(self.rules.counted(said[place])), len(said[place]) + advised)
-            is_change = bool(self.operations[statement.operation].entry_ids)
-            return is_change or not support.suffices(self.rules.to_add)
+            return bool(self.operations[statement.operation].entry_ids)
 
         texts = Index()
-        waiting = {place for place, one in enumerate(self.statements) if one.text and waits(place)}
+        waiting = {place for place, one in enumerate(self.statements) if one.text and waits(one)}
         for place in waiting:
             texts.put(str(place), self.statements[place].text)
         # An addition in the words of what waits becomes one with it.
         added = range(len(self.base.entries), len(self.statements))
-        return waiting.union(place for place in added if texts.saying(self.statements[place].text))
-
-    @cached_property
-    def _counting(self) -> Mapping[int, Mapping[int, _Match]]:
-        """The matches that count: what waits says a lesson only in its words."""
-        return {
-            n: {
-                place: match
-                for place, match in places.items()
-                if match.by == "words" or place not in self._waiting
-            }
-            for n, places in self.matches.items()
-        }
+        return frozenset(waiting).union(place for place in added if texts.saying(self.statements[place].text))
 
     @cached_property
     def covering(self) -> Mapping[int, int]:
         """By lesson: the statement that counts as saying it.
 
-        Of what agents may not be shown only words count. An entry that stays comes first, since what is known is no
-        news; then an operation on entries; then the operation that says most lessons, so that of two wordings one
-        stays. An entry that an unsupported operation would have replaced stays, and counts after the model's
-        operations. What code would add comes last.
+        Of what agents may not be shown only words count: a model's word is no support for it. Which additions too
+        few say in their words shows in what each of them rests on.
         """
+        waiting = self._waiting
+        while True:
+            covering = self._covering(waiting)
+            unsupported = self._unsupported(covering) - waiting
+            if not unsupported:
+                return covering
+            waiting |= unsupported
+
+    def _unsupported(self, covering: Mapping[int, int]) -> frozenset[int]:
+        """Return the places of additions that a model finds lessons in, and that too few support in their words.
+
+        No support is a reflection whose lesson a model finds elsewhere, or whose agent was shown those words.
+        """
+        if not self.rules.weighs:
+            return frozenset()
+        found = {n: place for n, place in covering.items() if self.matches[n][place].by != "words"}
+        advising = {lesson.reflection.reflection_id: n for n, lesson in enumerate(self.lessons)}
+        resting: dict[int, set[int]] = {
+            place: {advising[one] for one in self.advised.get(at, ())}
+            for place in found.values()
+            if (at := self.statements[place].operation) is not None
+        }
+        for n, place in covering.items():
+            if place in resting:
+                resting[place].add(n)
+
+        def supports(n: int, place: int) -> bool:
+            operation = self.operations[self.statements[place].operation or 0]
+            return n not in found and not echoed(self.base, operation, self.lessons[n].reflection.shown)
+
+        def suffices(place: int, lessons: Iterable[int]) -> bool:
+            sources = [self.lessons[n].reflection.source for n in lessons if supports(n, place)]
+            names = [one.name if one and one.proven else UNPROVEN for one in sources]
+            return Support(len(self.rules.counted(names)), len(names)).suffices(self.rules.to_add)
+
+        return frozenset(place for place, lessons in resting.items() if not suffices(place, lessons))
+
+    def _covering(self, waiting: Collection[int]) -> dict[int, int]:
+        """Return by lesson the statement that counts as saying it; of those ``waiting`` only words count.
+
+        An entry that stays comes first, since what is known is no news; then an operation on entries; then the
+        operation that says most lessons, so that of two wordings one stays. An entry that an unsupported operation
+        would have replaced stays, and counts after the model's operations. What code would add comes last.
+        """
+        counting: Matches = {
+            n: {
+                place: match for place, match in places.items() if match.by == "words" or place not in waiting
+            }
+            for n, places in sorted(self.matches.items())
+            if n not in self.outvoted
+        }
         touched = self._touched(range(len(self.operations)))
-        counting = [n for n in range(len(self.lessons)) if n not in self.outvoted]
         covering = dict(self._by_entries(counting, touched))
-        covering |= self._by_operations(covering, carried=False)
+        covering |= self._by_operations(counting, covering, carried=False)
         touched = self._touched(self._applied(covering))
         for n, place in list(covering.items()):
             if self.statements[place].entry_id in touched:
                 del covering[n]
-        covering |= dict(self._by_entries((n for n in counting if n not in covering), touched))
-        return covering | self._by_operations(covering, carried=True)
+        left = {n: places for n, places in counting.items() if n not in covering}
+        covering |= dict(self._by_entries(left, touched))
+        return covering | self._by_operations(counting, covering, carried=True)
 
-    def _by_entries(self, lessons: Iterable[int], touched: Collection[str]) -> Iterator[tuple[int, int]]:
+    def _by_entries(self, counting: Matches, touched: Collection[str]) -> Iterator[tuple[int, int]]:
         since = words_since(self.base)
-        for n in lessons:
+        for n, places in counting.items():
             shown = self.lessons[n].reflection.shown
             known = [
                 (not was_shown(entry_id, since[entry_id], shown), -match.score, place)
-                for place, match in self._counting.get(n, {}).items()
+                for place, match in places.items()
                 if (entry_id := self.statements[place].entry_id) and entry_id not in touched
             ]
             if known:
                 yield n, min(known)[-1]
 
-    def _by_operations(self, covered: Collection[int], *, carried: bool) -> dict[int, int]:
+    def _by_operations(self, counting: Matches, covered: Collection[int], *, carried: bool) -> dict[int, int]:
         """Return the operation that says each lesson that is not covered; ``carried``: of the ADDs by code."""
         said = {
             n: [place for place in places if self._is_carried(place) is carried]
-            for n, places in self._counting.items()
-            if n not in covered and n not in self.outvoted
+            for n, places in counting.items()
+            if n not in covered
         }
         count = Counter(place for places in said.values() for place in places)
 
@@ -498,7 +528,9 @@ class Coverage:
             n: {**grown.matches.get(n, {}), places[_effect(one)]: _Match(by="words", score=1.0)}
             for n, one in zip(left, words, strict=True)
         }
-        return replace(grown, matches={**grown.matches, **own})
+        grown = replace(grown, matches={**grown.matches, **own})
+        # By embeddings a lesson may stand behind words of others now, and no more behind its advice.
+        return grown.in_own_words() if grown.to_carry else grown
 
     @property
     def to_carry(self) -> tuple[int, ...]:

@@ -24,14 +24,12 @@ def without_echoes(
     shown = {reflection.reflection_id: reflection.shown for reflection in reflections if reflection.shown}
     if not shown:
         return tuple(operations), ()
-    known = _known_by(base)
     news: list[Operation] = []
     echoes: dict[str, tuple[str, ...]] = defaultdict(tuple)
     for operation in operations:
         fresh: list[str] = []
-        saying = known.saying(operation)
         for reflection_id in operation.evidence:
-            entry_id = known.shown(saying, shown.get(reflection_id))
+            entry_id = echoed(base, operation, shown.get(reflection_id))
             if entry_id:
                 echoes[entry_id] = union(echoes[entry_id], (reflection_id,))
             else:
@@ -41,6 +39,14 @@ def without_echoes(
         elif fresh:
             news.append(operation.model_copy(update={"evidence": tuple(fresh)}))
     return tuple(news), tuple(Echo(entry_id=entry_id, evidence=ids) for entry_id, ids in echoes.items())
+
+
+def echoed(base: Playbook, operation: Operation, shown: Shown | None) -> str:
+    """Return the id of the entry that an agent was shown and an operation repeats; empty: there is none."""
+    if shown is None:
+        return ""
+    known = _known_by(base)
+    return known.shown(known.saying(operation), shown)
 
 
 @once_per_version
