@@ -48,10 +48,12 @@ def knowing(rules: Mapping[str, Any], *contents: str) -> Teaching:
     return teaching
 
 
-def rejected(candidate: Playbook, entry_id: str, production: Playbook) -> Playbook:
+def rejected(
+    candidate: Playbook, entry_id: str, production: Playbook, newest: Playbook | None = None
+) -> Playbook:
     """Return the version in which a person has rejected what a candidate says in an entry."""
     return executing.after_rejection(
-        candidate,
+        newest or candidate,
         command("reject", entry_ids=(entry_id,)),
         candidate=candidate,
         production=production,
@@ -833,6 +835,21 @@ def test_a_lesson_that_comes_back_by_a_rejection_has_no_harm_of_what_was_rejecte
     teaching.say(ORDER, "x", harmful=[own])
     teaching.learn(op("REMOVE", "", own))
     assert teaching.shown() == {VICTIM, OTHER, ORDER}
+
+
+def test_who_says_a_lesson_anew_while_a_candidate_waits_keeps_it_by_no_other_id() -> None:
+    teaching = knowing(TEAM, VICTIM)
+    production = teaching.playbook
+    teaching.say(RIDING, "x")
+    teaching.learn()
+    candidate, own = teaching.playbook, teaching.id_of(RIDING)
+    teaching.say(GREETING, "x", harmful=[own])
+    teaching.learn(op("UPDATE", GREETING, own))
+    teaching.say(RIDING, "x")
+    teaching.learn()
+    assert teaching.id_of(RIDING) != own
+    teaching.playbook = rejected(candidate, own, production, teaching.playbook)
+    assert teaching.shown() == {VICTIM}
 
 
 @pytest.mark.parametrize("undo", ["reject", "rollback"])

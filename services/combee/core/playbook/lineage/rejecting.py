@@ -113,6 +113,7 @@ def without_entries(
 ) -> Playbook:
     """Return a playbook in which entries are as they were before they said what is rejected, and else gone.
 
+    So are other entries that say it, unless agents read it in production, or a person stands behind them.
     ``behind``: the entries that are rejected of ``candidate``, each with its witnesses. ``between``: the versions
     from production up to the candidate, as far as they have these entries. An entry that agents read in production
     has the words that it has there, with all that supported them since; one that was only proposed is proposed again.
@@ -120,6 +121,16 @@ def without_entries(
     """
     says = {entry.id: entry.content for entry in candidate.entries}
     was = _before_rejected(production, between, says, behind, current)
+    rejected = tuple(
+        Rejected(
+            entry_id=entry_id,
+            said=said_digest(says[entry_id])
+            if entry_id in says and says[entry_id] != getattr(was.get(entry_id), "content", "")
+            else "",
+            evidence=ids[-EVIDENCE_KEPT:],
+        )
+        for entry_id, ids in behind.items()
+    )
     entries, changes = {entry.id: entry for entry in current.entries}, list[Change]()
     for entry_id in behind:
         now, before = entries.get(entry_id), was.get(entry_id)
@@ -131,6 +142,12 @@ def without_entries(
             changes.append(_change("update" if now else "add", now or before))
         elif now is not None:
             changes.append(_change("remove", now))
+    # Somebody may have said it anew while the candidate waited.
+    read = {entry.content for entry in production.entries if entry.is_active}
+    rejections = Rejections(frozenset(one.said for one in rejected))
+    for entry in [*entries.values()]:
+        if rejections.has(entry.content) and not entry.by_hand and entry.content not in read:
+            changes.append(_change("remove", entries.pop(entry.id)))
     order = [entry.id for entry in current.entries if entry.id in entries]
     kept = tuple(entries[entry_id] for entry_id in dict.fromkeys((*order, *entries)))
     room = parts_if_several(current)
@@ -141,16 +158,6 @@ def without_entries(
         else frozenset()
     )
     changes += [Change(kind="evict", entry_id=e.id, detail=e.content[:300]) for e in kept if e.id in out]
-    rejected = (
-        Rejected(
-            entry_id=entry_id,
-            said=said_digest(says[entry_id])
-            if entry_id in says and says[entry_id] != getattr(was.get(entry_id), "content", "")
-            else "",
-            evidence=ids[-EVIDENCE_KEPT:],
-        )
-        for entry_id, ids in behind.items()
-    )
     return current.model_copy(
         update={
             "entries": tuple(entry for entry in kept if entry.id not in out),
