@@ -9,6 +9,7 @@ import pytest
 from combee.adapters.ports import Outgoing, TopicPartition
 from combee.cli.learn.learning import Learning
 from combee.core.formats.intake import Sample, read_line
+from combee.core.gate.policy import GatePolicy
 from combee.core.playbook.budget import entry_tokens
 from combee.core.playbook.versions import empty
 from combee.sdk.view import PlaybookView
@@ -141,6 +142,18 @@ async def test_the_tags_of_a_reflection_that_reflect_made_of_a_trace_count() -> 
         await running.log.produce(Outgoing(topic="traces", key=b"t", value=encode(trace)))
         await settle(running, 2)
     assert next(one.helpful for one in ledger.latest(running.log).entries if one.id == OLD.id) == 3
+
+
+async def test_where_a_gate_is_on_a_sample_is_answered_with_what_agents_read() -> None:
+    model = ScriptedModel(lambda p: {"final_answer": "42"} if p.reply_name == "answer" else echo(p))
+    gates = GatePolicy(judges=("approve",))
+    async with Deployment(batch_size=1, model=model, gates=gates).running() as running:
+        await publish(running, Command(command_id="i", playbook=NAME, kind="import", entries=(OLD,)))
+        await running.until(lambda: len(ledger.versions(running.log)) == 1)
+        learning = Learning(running.log, ModelClient(running.model), running.clock, concurrency=1)
+        await learning.run([Sample(trace_id="s", playbook=NAME, question="?", target="42")], NAME, stall_s=10)
+    (answered,) = (prompt for prompt in model.prompts if prompt.reply_name == "answer")
+    assert OLD.content not in answered.system
 
 
 async def test_a_formula_sample_is_answered_and_reflected_on_without_its_formula() -> None:
