@@ -72,17 +72,20 @@ class _Stretch:
     """The version that took the entry over from another line; None: it began here."""
 
 
-async def lineage(log: Log, name: str, entry_id: str, *, traces: bool, on_progress: OnProgress) -> Lineage:
+async def lineage(
+    log: Log, name: str, entry_id: str, *, traces: bool, on_progress: OnProgress, upto: int | None = None
+) -> Lineage:
     """Return the log's whole record of an entry, with evidence in the order of its arrival.
 
-    From an adopted entry it continues to the branch's versions, and from there to the versions before the fork.
+    ``upto``: the last version that is looked at; None: the newest. From an adopted entry it continues to the branch's
+    versions, and from there to the versions before the fork.
 
     Raises
     ------
     FatalError
         If the playbook never had such an entry.
     """
-    last = await _stretch(log, name, entry_id, None)
+    last = await _stretch(log, name, entry_id, upto)
     newest = last.newest
     if newest is None:
         raise FatalError(
