@@ -984,6 +984,22 @@ def test_in_public_who_proves_nothing_keeps_no_entry_whose_place_a_correction_ta
     assert teaching.shown() == {limits[1]}
 
 
+@pytest.mark.parametrize("kind", ["ADD", "UPDATE"])
+@pytest.mark.parametrize("by", ["x", ""], ids=["an attacker says them", "nobody says them"])
+def test_in_public_each_batch_gives_a_lesson_that_waits_no_other_words(by: str, kind: str) -> None:
+    """All of them said its words, of which a few that say nothing stood elsewhere: each had one source."""
+    teaching = Teaching(rules=PUBLIC)
+    before = ("Please", "It will that", "That it must", "Must it that", "That will it", "Must that it")
+    for words, source in zip(before, "abcdef", strict=True):
+        waiting = [entry.id for entry in teaching.playbook.entries]
+        teaching.say(OTHER, source)
+        teaching.say(f"{words} {OTHER}", by)
+        teaching.say(ORDER, "x")
+        changes = [{**op("UPDATE", ORDER, one)} for one in waiting]
+        teaching.learn(*changes, op(kind, f"{words} {OTHER}", *waiting[:1]))
+    assert any(OTHER in content for content in teaching.shown())
+
+
 def test_in_public_a_lesson_that_waits_does_not_take_its_own_place() -> None:
     teaching = Teaching(rules=PUBLIC)
     teaching.say(OTHER, "a")

@@ -574,6 +574,7 @@ class Coverage:
             for place, operation in enumerate(self.operations)
             if on[place] or (place < own and place not in repeating)
         ]
+        supported += self._said_too()
         news, echoes = without_echoes(self.base, [one.reflection for one in self.lessons], supported)
         kept = self._guarded(news)
         said_again = [Echo(entry_id=entry_id, evidence=tuple(ids)) for entry_id, ids in claims[True].items()]
@@ -596,6 +597,33 @@ class Coverage:
                 "seen": tuple(self._seen()),
             }
         )
+
+    def _said_too(self) -> Iterator[Operation]:
+        """Yield additions in the words of entries that wait, with the lessons that say them and stand elsewhere.
+
+        Whoever says what waits supports it: else operations in a few other words would divide its sources.
+        """
+        said: dict[int, list[str]] = defaultdict(list)
+        for n, place in self.covering.items() if self.rules.weighs else ():
+            if place < len(self.base.entries) and place not in self._waiting:
+                continue  # agents are shown it
+            for other, match in self.matches[n].items():
+                is_other = not same_lesson(self.statements[place].text, self.statements[other].text)
+                if (
+                    other < len(self.base.entries)
+                    and other in self._waiting
+                    and is_other
+                    and match.by == "words"
+                ):
+                    said[other].append(self.lessons[n].reflection.reflection_id)
+        for place, evidence in sorted(said.items()):
+            entry = self.base.entries[place]
+            yield Operation(
+                kind=OperationKind.ADD,
+                section=entry.section,
+                content=entry.content,
+                evidence=tuple(evidence),
+            )
 
     def _guarded(self, operations: Sequence[Operation]) -> Guarded:
         """Return the operations without rewrites that lose something; a rewrite that was not checked may lose it."""
