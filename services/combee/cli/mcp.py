@@ -8,19 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from combee.adapters.kafka import KafkaLog
-from combee.adapters.ports import ConfigurationError, Log, PoisonError
+from combee.adapters.ports import ConfigurationError, Log
 from combee.assembly import backends
-from combee.cli.playbook.lookup import chosen_version, find_version
+from combee.cli.playbook.lookup import chosen_version
 from combee.cli.shared.client import Gateway, gateway_address
 from combee.cli.shared.console import remark
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import Servers
 from combee.cli.shared.settings import deployed_settings
 from combee.cli.why import lines
-from combee.core.playbook.shown import shown
-from combee.log.evidence import with_revoked
 from combee.log.history import newest_playbook, newest_playbooks
-from combee.log.inspection.lineage import lineage
+from combee.log.inspection.lineage import lineage_read
 from combee.process.telemetry.logs import configure_logs
 from combee.sdk import AsyncClient, PlaybookView
 from combee.sdk.address import resolved_address
@@ -133,14 +131,7 @@ class LogDeployment:
         await self._transport.send([message])
 
     async def why(self, playbook: str, entry_id: str) -> Sequence[str]:
-        read, newest = await self.playbook(playbook), await find_version(self._log, playbook)
-        if all(entry.id != entry_id for entry in shown(read).entries):
-            raise PoisonError(f"{playbook} has no entry {entry_id} in version {read.version}")
-        origins = await lineage(
-            self._log, playbook, entry_id, upto=read.version, traces=True, on_progress=lambda *_: None
-        )
-        gone = frozenset((await with_revoked(self._log, newest)).revoked)
-        origins.sources = [source for source in origins.sources if source.reflection_id not in gone]
+        origins = await lineage_read(self._log, await self.playbook(playbook), entry_id)
         return [line.plain for line in lines(origins)]
 
     def on_update(self, name: str, callback: Callable[[PlaybookView], object]) -> Callable[[], None]:

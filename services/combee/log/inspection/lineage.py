@@ -6,14 +6,15 @@ partitions of ``traces`` with the wanted keys. ``combee why`` and the dashboard 
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
-from combee.adapters.ports import FatalError, Log, TopicPartition
+from combee.adapters.ports import FatalError, Log, PoisonError, TopicPartition
 from combee.core.names.identity import claimed_owner, fingerprint, owner_of
 from combee.core.playbook.lineage.evidence import Place, ancestry, began_with, place
-from combee.log.evidence import Taught, places_of, with_evidence
-from combee.log.history import messages, partition_of, reflections_at
+from combee.core.playbook.shown import shown
+from combee.log.evidence import Taught, places_of, with_evidence, with_revoked
+from combee.log.history import messages, newest_playbook, partition_of, reflections_at
 from combee_schemas import base, topics
 from combee_schemas.base import playbook_of
 from combee_schemas.playbook import Change, ChangeKind, Entry, Playbook
@@ -114,6 +115,25 @@ async def lineage(
             log, lines, [stretch.line for stretch in stretches], traces=traces, on_progress=on_progress
         ),
     )
+
+
+async def lineage_read(log: Log, read: Playbook, entry_id: str) -> Lineage:
+    """Return the record of an entry that agents are shown in a version, without what came later or is revoked.
+
+    Raises
+    ------
+    PoisonError
+        If they are shown no such entry.
+    """
+    if all(entry.id != entry_id for entry in shown(read).entries):
+        raise PoisonError(f"{read.name} has no entry {entry_id} in version {read.version}")
+    origins = await lineage(
+        log, read.name, entry_id, upto=read.version, traces=True, on_progress=lambda *_: None
+    )
+    newest = await newest_playbook(log, read.name)
+    gone = frozenset((await with_revoked(log, newest)).revoked if newest else ())
+    left = [source for source in origins.sources if source.reflection_id not in gone]
+    return replace(origins, sources=left)
 
 
 async def _stretch(log: Log, line: str, entry_id: str, upto: int | None) -> _Stretch:

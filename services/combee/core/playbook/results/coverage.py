@@ -601,7 +601,7 @@ class Coverage:
     def _said_too(self) -> Iterator[Operation]:
         """Yield additions in the words of entries that wait, with the lessons that say them and stand elsewhere.
 
-        Whoever says what waits supports it: else operations in a few other words would divide its sources.
+        A source that says what waits supports it: else operations in a few other words would divide its sources.
         """
         said: dict[int, list[str]] = defaultdict(list)
         for n, place in self.covering.items() if self.rules.weighs else ():
