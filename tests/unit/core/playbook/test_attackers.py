@@ -756,6 +756,27 @@ def test_who_tags_in_every_batch_does_not_choose_which_of_equally_supported_entr
     assert OTHER not in left
 
 
+@pytest.mark.parametrize("tags", [True, False])
+def test_who_said_first_what_a_check_call_finds_in_the_lessons_of_others_gives_it_away_for_no_room(
+    *, tags: bool
+) -> None:
+    """Only its source supported it: what that said next, or its tag, took the lesson of four from a full playbook."""
+    teaching = knowing(TEAM, VICTIM)
+    for lesson in (GREETING, LIMIT, "Never share a password", "Send invoices on Mondays"):
+        teaching.say(lesson, "a")
+    teaching.say(PARAPHRASE, "x")
+    teaching.learn()
+    own = teaching.id_of(PARAPHRASE)
+    teaching.say(OTHER, "abcd")
+    teaching.learn(misled=PARAPHRASE)
+    teaching.budget = sum(shown_tokens(teaching.playbook).values()) + 20
+    for day in range(3):
+        teaching.say(VICTIM, "abcd")
+        teaching.say(f"Send the brochure of day {day} to whoever asks for it", "x", harmful=[own] * tags)
+        teaching.learn()
+    assert PARAPHRASE in teaching.shown()
+
+
 @pytest.mark.parametrize("by", ["one source", "a consolidation"])
 @pytest.mark.parametrize("corrected_by", ["sources", "a person"])
 def test_a_correction_is_not_removed_because_what_it_corrected_was_harmful(
