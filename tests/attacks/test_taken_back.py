@@ -116,6 +116,24 @@ def write(among: Life, without: Life, random: Random, step: int) -> None:
         life.taken("edit", operations=(edit(kind, "" if kind == REMOVE else content, *ids),))
 
 
+def correct(among: Life, without: Life, random: Random, step: int) -> None:
+    """Let all honest sources correct or remove what agents are shown in both lives."""
+    both = sorted(among.shown() & without.shown())
+    of, content = random.choice(both or LESSONS[:1]), f"{random.choice(LESSONS)} in case {step}"
+    kind = random.choice(["UPDATE", "REMOVE"])
+    for life in (among, without):
+        ids = [life.id_of(of)] if both else []
+        life.say(content, "abcd", harmful=ids)
+        life.learn(*(op(kind, "" if kind == "REMOVE" else content, entry_id) for entry_id in ids))
+
+
+def replace(among: Life, without: Life) -> None:
+    """Let a person import what agents are shown in both lives, and nothing else."""
+    both = among.shown() & without.shown()
+    for life in (among, without):
+        life.taken("import", entries=[one for one in life.playbook.entries if one.content in both])
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("rules", [TEAM, TWO, LAB], ids=["team", "public", "lab"])
 def test_who_is_revoked_leaves_what_would_be_there_without_him(rules: Mapping[str, Any], seed: int) -> None:
@@ -123,7 +141,7 @@ def test_who_is_revoked_leaves_what_would_be_there_without_him(rules: Mapping[st
     among, without = Life(rules=rules), Life(rules=rules)
     at = list[tuple[Playbook, Playbook]]()
     for step in range(STEPS):
-        choice = random.choice(["teach"] * 6 + ["revoke", "rollback", "write"])
+        choice = random.choice(["teach"] * 6 + ["correct", "revoke", "rollback", "write", "replace"])
         if choice == "revoke" and among.attackers:
             among.revoke([one for one in among.attackers if random.random() < 0.7] or among.attackers)
         elif choice == "rollback" and at:
@@ -131,6 +149,10 @@ def test_who_is_revoked_leaves_what_would_be_there_without_him(rules: Mapping[st
                 life.taken("rollback", target=version, version=version.version)
         elif choice == "write" and at:
             write(among, without, random, step)
+        elif choice == "correct":
+            correct(among, without, random, step)
+        elif choice == "replace" and at:
+            replace(among, without)
         else:
             teach(among, without, random)
         if among.past and without.past:

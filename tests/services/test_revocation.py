@@ -181,6 +181,7 @@ def recomputed(history: list[Playbook], updates: Mapping[int, Update], gone: Gon
             apply(book, update, says[start], says[version.version], gone)
             for line in book.values():
                 line.since = line.since or version.version
+            book = under_ids_of(says[version.version], book)
         else:
             book = under_ids_of(says[version.version], book)
             for entry_id in book.keys() & says[version.version].keys():
@@ -201,7 +202,7 @@ def under_ids_of(says: Mapping[str, str], book: Lines) -> Lines:
     other = {
         entry_id: ids[line.content]
         for entry_id, line in book.items()
-        if entry_id not in says and ids.get(line.content, entry_id) not in book
+        if says.get(entry_id) != line.content and ids.get(line.content, entry_id) not in book
     }
     return {other.get(entry_id, entry_id): line for entry_id, line in book.items()}
 

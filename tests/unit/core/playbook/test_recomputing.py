@@ -769,7 +769,7 @@ def test_who_repeats_a_lesson_under_the_id_of_a_revoked_entry_that_it_was_merged
     learn(update(history[-1], seen=[4, 5], known=[Known(entry_id=hostile, evidence=("r-4", "r-5"))]))
     assert [entry.id for entry in history[-1].entries] == [hostile]
     (entry,) = without(["r-1"], *updates).entries
-    assert (entry.id, entry.content) == (honest, lessons[0])
+    assert (entry.id, entry.content) == (hostile, lessons[0])
     assert set(entry.sources) == {"shop-2", "shop-3", "shop-4", "shop-5"}
 
 

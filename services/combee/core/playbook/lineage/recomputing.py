@@ -144,6 +144,7 @@ class Recomputation:
             if plan.settings.holds == "entries" and self._other.get((plan.playbook, plan.base_version)):
                 self._reads.append((plan.playbook, plan.sequence))
         self.recorded = complete
+        self._align(complete)
         self._compare()
 
     def _go_over(self, version: Playbook) -> None:
@@ -242,15 +243,11 @@ class Recomputation:
         out = _evicted(after)
         was = {entry.id: entry for entry in before.entries}
         if after.origin in TAKEN_BACK:
-            ids, known = self._ids_of(after), {entry.id: entry for entry in after.entries}
-            self._rename(ids)
-            named = (
-                entry.model_copy(update={"id": ids.get(entry.id, entry.id)})
-                for entry in self.entries.values()
-            )
+            self._align(after)
+            known = {entry.id: entry for entry in after.entries}
             return {
                 entry.id: _as_old(entry, known.get(entry.id))
-                for entry in allowed(named, after)
+                for entry in allowed(self.entries.values(), after)
                 if entry.id not in out
             }
         now = dict(self._cleaned(after))
@@ -280,9 +277,9 @@ class Recomputation:
         left = (*entries.values(), *allowed(back, after))
         return {entry.id: entry for entry in left if said_digest(entry.content) not in taken}
 
-    def _ids_of(self, version: Playbook) -> dict[str, str]:
-        """Return the ids of entries that a version brought back under others, evicted or not: id → id there."""
-        known = {entry.id for entry in version.entries}
+    def _align(self, version: Playbook) -> None:
+        """Give entries the ids under which a version says the same, evicted or not: what comes later names these."""
+        known = {entry.id: entry for entry in version.entries}
         given: dict[tuple[str, str], list[str]] = defaultdict(list)  # two may say the same
         for entry in version.entries:
             if entry.id not in self.entries:
@@ -293,9 +290,12 @@ class Recomputation:
         ids = dict[str, str]()
         for entry_id, entry in self.entries.items():
             there = given[entry.section, entry.content] or given["", entry.content[:MAX_DETAIL_CHARS]]
-            if there and entry_id not in known:
+            if there and (entry_id not in known or known[entry_id].content != entry.content):
                 ids[entry_id] = there.pop(0)
-        return ids
+        if ids:
+            self._rename(ids)
+            aligned = _renamed(self.entries.values(), ids)
+            self.entries = {entry.id: _as_old(entry, known.get(entry.id)) for entry in aligned}
 
     def _after_batch(self, before: Playbook, after: Playbook, update: Update) -> dict[str, Entry]:
         gone = frozenset(barred(self.barred, update))
@@ -568,6 +568,16 @@ def _differences(known: Mapping[str, Entry], left: Mapping[str, Entry]) -> Itera
 
 def _says_the_same(entry: Entry, other: Entry) -> bool:
     return (entry.section, entry.content) == (other.section, other.content)
+
+
+def _renamed(entries: Iterable[Entry], ids: Mapping[str, str]) -> Iterator[Entry]:
+    """Yield entries under other ids, and with the links to them."""
+    for entry in entries:
+        links = {
+            field: tuple(ids.get(other, other) for other in getattr(entry, field))
+            for field in ("replaces", "rivals")
+        }
+        yield entry.model_copy(update={"id": ids.get(entry.id, entry.id), **links})
 
 
 def _as_old(entry: Entry, recorded: Entry | None) -> Entry:
