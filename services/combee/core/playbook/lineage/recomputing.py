@@ -14,6 +14,7 @@ asked about the other reflections again, unless they have expired.
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Literal
 
 from combee.core.playbook.budget import UNBOUNDED, budget_of, evictions
@@ -300,9 +301,12 @@ class Recomputation:
     def _after_batch(self, before: Playbook, after: Playbook, update: Update) -> dict[str, Entry]:
         gone = frozenset(barred(self.barred, update))
         known = barred(before, update)
-        news = gone.difference(known)
-        is_touched = any(seen.reflection_id in news for seen in update.result.seen)
-        if not is_touched and self.entries == {entry.id: entry for entry in before.entries}:
+        result, news = update.result, gone.difference(known)
+        named = chain(
+            (seen.reflection_id for seen in result.seen),
+            *(claim.evidence for claim in (*result.operations, *result.known)),
+        )
+        if news.isdisjoint(named) and self.entries == {entry.id: entry for entry in before.entries}:
             return {entry.id: entry for entry in after.entries}
         if _is_wholly(update, gone) and not _is_wholly(update, frozenset(known)):
             return self.entries
