@@ -102,6 +102,16 @@ async def test_entries_are_found_in_all_playbooks_of_the_key_and_in_no_other(add
     )
 
 
+async def test_a_playbook_that_waits_at_its_gate_keeps_no_search_from_the_others(
+    log: MemoryLog, address: str
+) -> None:
+    await published(log, version("support/new", 1, "Which date?", gated=True))
+    text = ""
+    while "3 playbooks" not in text:
+        text = await run(address, READER, "search_entries", query="which date?")
+    assert "2 of 2 entries" in text
+
+
 async def test_a_search_holds_up_no_other_caller(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     searching: list[str] = []
 

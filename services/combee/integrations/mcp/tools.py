@@ -8,9 +8,10 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from combee.adapters.clock import SystemClock
-from combee.adapters.ports import PoisonError
+from combee.adapters.ports import FatalError, PoisonError
 from combee.core.names.identity import content_id, fingerprint
 from combee.core.playbook.shown import shown
+from combee.core.playbook.versions import empty
 from combee.core.text.prompt import fence
 from combee.core.text.similarity.relevance import relevance
 from combee.integrations.mcp.deployment import Deployment
@@ -130,7 +131,12 @@ async def search_entries(deployment: Deployment, asked: SearchEntries) -> str:
 
     async def read(name: str) -> Playbook:
         async with limit:
-            return await deployment.playbook(name)
+            try:
+                return await deployment.playbook(name)
+            except (PoisonError, FatalError):
+                if asked.playbook is not None:
+                    raise
+                return empty(name)  # it waits at its gate, or is deleted by now
 
     playbooks = await asyncio.gather(*map(read, names))
     # Entry ids are unique only within a playbook.
