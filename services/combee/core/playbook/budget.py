@@ -130,9 +130,9 @@ def evictions(
     Headers count, but those of ``sections``, the playbook's own. The entry that begins a section brings its header.
 
     First goes what the fewest sources support; of that what a model finds in the lessons of the fewest others, then
-    the lowest balance of counters, or of words where several sources teach, then least evidence, then oldest. A source
-    that alone supports more of the room than its part gives way first, and its new entries make room among its own.
-    What a person stands behind goes last, and only where such entries alone exceed the budget.
+    the lowest balance of counters, or of words where several sources teach, then least evidence, then oldest. A
+    source that alone supports more of the room than its part gives way first, and its new entries make room among its
+    own. What a person stands behind goes last, and only where such entries alone exceed the budget.
 
     Proposed entries have a share of their own in addition to the budget: agents do not read them, and a full playbook
     would learn nothing new if it had to make room for them at once. There the sources that have most of the room make
