@@ -304,7 +304,8 @@ class Recomputation:
         result, news = update.result, gone.difference(known)
         named = chain(
             (seen.reflection_id for seen in result.seen),
-            *(claim.evidence for claim in (*result.operations, *result.known)),
+            *(operation.evidence for operation in result.operations),
+            *(claim.evidence for claim in result.known),
         )
         if news.isdisjoint(named) and self.entries == {entry.id: entry for entry in before.entries}:
             return {entry.id: entry for entry in after.entries}
