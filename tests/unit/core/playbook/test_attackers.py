@@ -573,6 +573,37 @@ def test_words_whose_entry_the_batch_removes_keep_no_lesson_back_that_a_check_ca
     assert OTHER in teaching.shown()
 
 
+def test_what_waits_keeps_no_entry_out_of_a_check_call_that_says_the_lesson() -> None:
+    """The call was asked about the nearest entries: the lesson was shown again in each batch, in other words."""
+    teaching = knowing(TEAM, OTHER)
+    entry = teaching.id_of(OTHER)
+    for how in ("kindly", "slowly", "loudly", "twice"):
+        teaching.say(f"Ask for the order number: request it {how}", "x")
+        teaching.learn(op("UPDATE", f"Ask for the order number: request it {how}", entry))
+    for day in ("Mondays", "Tuesdays", "Sundays"):
+        teaching.say(f"On {day} request the number of the order: ask for it first of all", "a")
+        teaching.learn(misled=OTHER)
+    assert teaching.shown() == {OTHER}
+
+
+def test_a_check_call_is_asked_about_an_entry_and_not_about_a_curators_words_for_what_it_says() -> None:
+    """It named one of the two: then the lesson was shown once more, in the words of each who said it."""
+    base = knowing(TEAM, OTHER).playbook
+    said = GroupMember(
+        offset=1, reflection=Reflection(reflection_id="r-1", playbook="p", key_insight="Request the order")
+    )
+    operations = [Operation(kind=OperationKind.ADD, content=PARAPHRASE, evidence=("r-1",))]
+    coverage = Coverage(
+        base=base,
+        lessons=[Lesson(member=said, text=said.reflection.key_insight)],
+        result=NodeResult(status="ok", operations=tuple(operations)),
+        rules=trust.rules_of(PlanSettings(**TEAM)),
+    ).witnessed()
+    question = coverage.question()
+    assert question is not None
+    assert coverage.asked(question)[1] == [OTHER]
+
+
 @pytest.mark.parametrize("by", ["x", ""], ids=["the attacker's words", "the curator's words"])
 @pytest.mark.parametrize("too", ["UPDATE", "ADD"])
 def test_a_rewrite_that_waits_keeps_no_lesson_back_that_a_check_call_takes_it_for(by: str, too: str) -> None:

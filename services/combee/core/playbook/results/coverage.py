@@ -387,14 +387,24 @@ class Coverage:
     def question(self) -> Question | None:
         """Return what to ask about the lessons that nothing witnesses; None: there is nothing to ask."""
         left = self._to_ask(self.unsaid)
-        entries = self._index(statement.text for statement in self.statements if statement.entry_id)
-        near = {place for n in left for place in entries.to_ask_about(self.lessons[n].text, NEAREST)}
+        # Its answer about what waits, or about words that nobody says, would not count.
+        shown = [place for place in range(len(self.base.entries)) if place not in self._waiting]
+        entries = self._index(self.statements[place].text for place in shown)
+        near = {shown[at] for n in left for at in entries.to_ask_about(self.lessons[n].text, NEAREST)}
         claimed = {claim.entry_id for claim in self.result.known}
+        near.update(place for place in shown if self.statements[place].entry_id in claimed)
+        said = {place for places in self.matches.values() for place in places}
+
+        def may_count(place: int, at: int | None) -> bool:
+            return (
+                place in near if at is None else not self.rules.weighs or place in said or at in self.advised
+            )
+
         by_figures = {frozenset(figures(self.lessons[n].text)): self.lessons[n].text for n in left}
         asked = tuple(
             place
             for place, statement in enumerate(self.statements)
-            if (statement.operation is not None or place in near or statement.entry_id in claimed)
+            if may_count(place, statement.operation)
             and statement.text
             # An answer with a statement that lacks a figure of the lesson would not count.
             and not all(lacking(statement.text, text) for text in by_figures.values())
