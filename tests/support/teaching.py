@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from combee.core.methods.checking import Checked
@@ -18,6 +19,7 @@ from support.playbooks import PLENTY, update_of
 
 TEAM: Mapping[str, Any] = {"trust": "team"}
 PUBLIC: Mapping[str, Any] = {"trust": "public", "colluders": 3}
+NOTHING: Mapping[str, str] = MappingProxyType({})
 UNKNOWN = "u"
 """A source that proves nothing."""
 
@@ -71,12 +73,14 @@ class Teaching:
         against: str = "",
         lost: Sequence[Mapping[str, Any]] = (),
         base: Playbook | None = None,
+        meaning: Mapping[str, str] = NOTHING,
     ) -> None:
         """Learn from what was said.
 
-        ``misled``: a check call takes this text for every lesson that nothing says. ``against``: it says that all of
-        them contradict this one. ``lost``: proposals of groups that the root's answer does not repeat. ``base``: the
-        version that the batch reads, if an earlier one.
+        ``meaning``: by text what it means; a check call that errs nowhere finds a lesson in the last text that means
+        the same. ``misled``: a check call takes this text for every lesson that nothing says. ``against``: it says
+        that all of them contradict this one. ``lost``: proposals of groups that the root's answer does not repeat.
+        ``base``: the version that the batch reads, if an earlier one.
         """
         first = self.count - len(self.batch) + 1
         read = base or self.playbook
@@ -119,6 +123,13 @@ class Teaching:
                     if coverage.statements[statement].text == text
                 )
                 for text in (misled, against)
+            )
+            lessons, statements = coverage.asked(question)
+            same = {meaning[text]: place for place, text in enumerate(statements) if text in meaning}
+            says += tuple(
+                (lesson, same[meaning[text]])
+                for lesson, text in enumerate(lessons)
+                if meaning.get(text) in same
             )
             coverage = coverage.checked(question, Checked(covered=says, against=contradicts))
         plan = made.plan.model_copy(update={"through_offset": self.count})
