@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -176,6 +177,19 @@ async def test_one_run_goes_with_what_it_alone_has_taught(tmp_path: Path) -> Non
     assert (erasure.dropped["traces"], erasure.dropped["reflections"], erasure.entries) == (1, 1, 1)
     assert {trace.trace_id for trace in ledger.messages(new, topics.TRACES, Trace)} == {"named-in-answer"}
     assert (await audit(new)).violations == ()
+
+
+async def test_one_run_is_forgotten_after_another(tmp_path: Path) -> None:
+    """The places of records that are gone stay apart: the one before takes none that is given by now."""
+    log = (await lived()).log
+    for number in (5, 4, 7, 1):
+        new = new_log()
+        selector = Selector(rules=(Selection("id", f"r-{number}"),), kind="trace")
+        await forgotten(log, new, tmp_path, replace(wish(selector), erasure_id=f"e-{number}"))
+        assert (await audit(new)).violations == ()
+        log = new
+    for batch in ledger.batches(log):
+        assert len({member.offset for member in batch.members}) == len(batch.members)
 
 
 REFUND = "Refund within 30 days when the receipt is there"

@@ -143,6 +143,8 @@ def test_what_has_expired_stands_below_everything_and_nowhere_twice(count: int, 
     }
     assert len(set(gone.values())) == len(gone)
     assert max(gone.values()) < -1
+    again = {places.gone(REFLECTIONS, partition, at) for (partition, _), at in gone.items()}
+    assert max(again) < min(gone.values()), "what was gone before stays apart from what is gone since"
     for partition in range(count):
         in_order = [gone[partition, at] for at in sorted(offsets)]
         assert in_order == sorted(in_order)
@@ -153,4 +155,4 @@ def test_what_has_expired_stands_below_everything_and_nowhere_twice(count: int, 
 def test_nothing_yet_stays_nothing_yet(offset: int) -> None:
     places, _ = settled(([], 2, (0, 0)), 3)
     assert places.through(topics.REFLECTIONS, "p1", offset) == offset
-    assert places.of_playbook(topics.HISTORY, "p1", offset) == offset
+    assert places.of_playbook(topics.HISTORY, "p1", -1) == -1

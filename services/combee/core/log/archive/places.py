@@ -20,6 +20,8 @@ from combee_schemas.topics import AnyTopic, partition_of
 
 Place = tuple[int, int]
 """Partition and offset."""
+NOWHERE = -1
+"""The offset of no record."""
 BEFORE_FIRST = 1
 """Number of placeholder records at the beginning if earlier ones had expired; the restore deletes them at its end."""
 
@@ -135,14 +137,16 @@ class Places:
 
     def gone(self, topic: str, partition: int, offset: int) -> int:
         """Return an offset for a record that is not in the archive: unique, in order, below all others' offsets."""
-        if partition >= len(self._ends.get(topic, ())):
+        if offset == NOWHERE or partition >= len(self._ends.get(topic, ())):
             return offset
-        beyond = offset - self._ends[topic][partition]
-        return (beyond - 1) * self.before[topic] - partition if beyond < 0 else offset
+        count, end = self.before[topic], self._ends[topic][partition]
+        if offset < 0:  # it was gone before: below those that are gone since
+            return offset - (end + 2) * count
+        return (offset - end - 1) * count - partition if offset < end else offset
 
     def of_playbook(self, topic: AnyTopic, playbook: str, offset: int) -> int:
         """Return the new offset of a record on a playbook's partition."""
-        if offset < 0:
+        if offset == NOWHERE:
             return offset
         partition, target = self._homes(topic, playbook)
         place = self.exact(topic.name, partition, offset, target)

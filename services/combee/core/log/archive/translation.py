@@ -111,8 +111,6 @@ class Translator:
     # ---- dead letters
 
     def _place(self, topic: str, partition: int, offset: int) -> tuple[int, int]:
-        if offset < 0:
-            return partition, offset
         known = self._places.exact(topic, partition, offset)
         return known or (partition, self._places.gone(topic, partition, offset))
 
