@@ -31,6 +31,7 @@ from support.gates import (
     places,
     send,
     update,
+    verdict,
 )
 from support.killed import killed_at_each_write
 from support.ledger import NAME, dead_letters, latest, versions
@@ -171,6 +172,19 @@ async def test_what_a_rejected_source_taught_since_production_is_taken_out_and_t
     assert (decisions(deployment.log)[-1].taken_back, places(deployment.log)) == (1, (1, 3))
     await send(deployment, third)
     assert "lesson 4" in contents(latest(deployment.log)), "what it teaches later is judged by itself"
+    assert await wrong_decisions(deployment) == []
+
+
+async def test_what_a_rejected_source_taught_while_the_candidate_waited_is_taken_out_too() -> None:
+    deployment = deployment_with("evaluate")
+    of = {"r-2": "ada", "r-3": "mallory", "r-4": "mallory"}
+    second = from_sources(update(2, add(GOOD, "r-2"), add(BAD, "r-3")), of)
+    third = from_sources(update(3, add(BAD, "r-4")), of)
+    await send(deployment, batch(1), verdict(1, 0), second, third, rejected(2, 1, sources=["mallory"]))
+    assert contents(latest(deployment.log)) == ["lesson 1", GOOD]
+    assert decisions(deployment.log)[-1].taken_back == 2
+    await send(deployment, verdict(4, 1))
+    assert places(deployment.log) == (4, 0)
     assert await wrong_decisions(deployment) == []
 
 

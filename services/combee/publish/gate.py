@@ -133,9 +133,10 @@ def _concluded(basis: Basis, gate: Gate) -> PublishDecision:
 def rejection(basis: Basis, gate: Gate) -> Command | None:
     """Return the command that carries out a rejection: ``reject`` entries, or ``revoke`` reflections of batches.
 
-    The batches are those between production and the candidate; if a person rejects sources, only reflections of
-    these sources. Where a judge measured and consolidations lie between them, these are undone first, and what the
-    batches taught is judged again. None: no batch lies between them, or no judge speaks against the batches.
+    The batches are those between production and the candidate; if a person rejects sources, only reflections of these
+    sources, up to the newest version. Where a judge measured and consolidations lie between them, these are undone
+    first, and what the batches taught is judged again. None: no batch lies between them, or no judge speaks against
+    the batches.
 
     Raises
     ------
@@ -159,6 +160,9 @@ def rejection(basis: Basis, gate: Gate) -> Command | None:
     taught = rejecting.taught_by(updates)
     if complaint := rejecting.unknown_sources(name, number, taught, verdict.sources):
         raise PoisonError(complaint)
+    if verdict.sources:
+        # What they taught while the candidate waited would be the next one.
+        taught = rejecting.taught_by(_updates(basis, production, basis.current(name)))
     ids = union(*(taught[source] for source in verdict.sources or taught))
     changed = rejecting.consolidated(updates, production, candidate)
     if changed and (verdict.judge != PERSON or not ids):
