@@ -16,7 +16,7 @@ from combee.core.playbook.lineage import evidence
 from combee.core.playbook.lineage.recomputing import Recomputation, Recomputed
 from combee.core.playbook.versions import empty
 from combee_schemas.playbook import Playbook
-from support.playbooks import ADD, PLENTY, REMOVE, UPDATE, command
+from support.playbooks import ADD, REMOVE, UPDATE, command
 from support.playbooks import op as edit
 from support.teaching import PUBLIC, TEAM, Teaching, op
 
@@ -58,7 +58,7 @@ class Life(Teaching):
             given,
             len(self.past),
             target=target,
-            budget_tokens=PLENTY,
+            budget_tokens=self.budget,
             now_ms=0,
             recomputed=recomputed,
         )
@@ -73,7 +73,7 @@ class Life(Teaching):
         for one, update in self.past:
             if evidence.place(one) in path:
                 book.follow(one, update)
-        return book.result(budget_tokens=PLENTY)
+        return book.result(budget_tokens=self.budget)
 
     def revoke(self, ids: Collection[str], *rules: str) -> None:
         """Take back reflections."""
@@ -159,3 +159,19 @@ def test_who_is_revoked_leaves_what_would_be_there_without_him(rules: Mapping[st
             at.append((among.playbook, without.playbook))
     among.revoke(among.attackers, "source:x")
     assert among.shown() == without.shown()
+
+
+def test_what_had_no_room_next_to_a_revoked_entry_when_a_person_wrote_comes_back() -> None:
+    tokens = 75
+    life = Life(rules={**TWO, "playbook_tokens": tokens}, budget=tokens)
+    lessons = {LESSONS[0], *LESSONS[2:4]}
+    for lesson in (LESSONS[0], *LESSONS[2:4]):
+        life.say(lesson, "ab")
+    life.learn()
+    life.say(LESSONS[4], "axxx")
+    life.learn()
+    line = "A person wrote this line, and it is long enough to take room"
+    life.taken("edit", operations=(edit(ADD, line),))
+    assert not lessons <= life.shown()
+    life.revoke([f"r-{n}" for n in range(8, 11)], "source:x")
+    assert life.shown() == {*lessons, line}

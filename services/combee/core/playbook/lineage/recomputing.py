@@ -12,7 +12,7 @@ asked about the other reflections again, unless they have expired.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Literal
@@ -189,11 +189,8 @@ class Recomputation:
         order += [entry_id for entry_id in left if entry_id not in known]
         entries = tuple(left[entry_id] for entry_id in order)
         changes = [*_differences(known, left)]
-        if self.recorded.holds == "entries" and any(change.kind != "remove" for change in changes):
-            budget = budget_of(self.recorded, self._settings.playbook_tokens or budget_tokens)
-            weighs = rules_of(self._settings).weighs
-            bounds = parts(self.recorded) if weighs else UNBOUNDED
-            out = frozenset(evictions(entries, budget, None, self.recorded.sections, bounds))
+        if any(change.kind != "remove" for change in changes):
+            out = self._beyond(entries, self.recorded, self._settings.playbook_tokens or budget_tokens)
             changes += [
                 Change(kind="evict", entry_id=entry.id, detail=entry.content[:MAX_DETAIL_CHARS])
                 for entry in entries
@@ -241,16 +238,12 @@ class Recomputation:
 
     def _after_people(self, before: Playbook, after: Playbook) -> dict[str, Entry]:
         """Return the entries after a version that no known update made: what it did not change stays as it is."""
-        out = _evicted(after)
         was = {entry.id: entry for entry in before.entries}
         if after.origin in TAKEN_BACK:
             self._align(after)
             known = {entry.id: entry for entry in after.entries}
-            return {
-                entry.id: _as_old(entry, known.get(entry.id))
-                for entry in allowed(self.entries.values(), after)
-                if entry.id not in out
-            }
+            left = (_as_old(entry, known.get(entry.id)) for entry in allowed(self.entries.values(), after))
+            return self._within_budget(left, before, after)
         now = dict(self._cleaned(after))
         entries: dict[str, Entry] = {}
         for entry in after.entries:
@@ -270,13 +263,32 @@ class Recomputation:
                 entries[entry.id] = now[entry.id]
         if after.origin in WHOLLY_NEW:
             return entries
-        there = {entry.id for entry in after.entries} | out
+        there, out = {entry.id for entry in after.entries}, _out_of_room(after)
         back = [entry for entry_id, entry in self.entries.items() if entry_id not in there]
         # A person who took away another lesson has not taken away this one, but this one wherever it is said.
         taken = {said_digest(entry.content) for entry_id, entry in was.items() if entry_id not in out}
         taken -= {said_digest(entry.content) for entry in after.entries}
         left = (*entries.values(), *allowed(back, after))
-        return {entry.id: entry for entry in left if said_digest(entry.content) not in taken}
+        kept = (entry for entry in left if said_digest(entry.content) not in taken)
+        return self._within_budget(kept, before, after)
+
+    def _within_budget(self, left: Iterable[Entry], before: Playbook, after: Playbook) -> dict[str, Entry]:
+        """Return entries without those that had no room, as recorded unless other entries took it."""
+        entries, out, tokens = tuple(left), _out_of_room(after), self._settings.playbook_tokens
+        is_other = self.entries != {entry.id: entry for entry in before.entries}
+        if tokens and is_other and after.origin != "batch":
+            out = self._beyond(entries, after, tokens)
+        return {entry.id: entry for entry in entries if entry.id not in out}
+
+    def _beyond(self, entries: Sequence[Entry], version: Playbook, tokens: int) -> frozenset[str]:
+        """Return which entries have no room in a version; those who are revoked have no part of it."""
+        if version.holds != "entries":
+            return frozenset()
+        sources = barred_sources(self.barred)
+        taught_by = tuple(source for source in version.taught_by if source.name not in sources)
+        weighs = rules_of(self._settings).weighs
+        bounds = parts(version.model_copy(update={"taught_by": taught_by})) if weighs else UNBOUNDED
+        return frozenset(evictions(entries, budget_of(version, tokens), None, version.sections, bounds))
 
     def _align(self, version: Playbook) -> None:
         """Give entries the ids under which a version says the same, evicted or not: what comes later names these."""
@@ -548,7 +560,7 @@ def _is_edited(entry: Entry, version: Playbook) -> bool:
     return version.origin == "edit" and entry.updated_version == version.version
 
 
-def _evicted(version: Playbook) -> frozenset[str]:
+def _out_of_room(version: Playbook) -> frozenset[str]:
     return frozenset(change.entry_id for change in version.changes if change.kind in {"evict", "expire"})
 
 
