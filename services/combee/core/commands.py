@@ -339,7 +339,8 @@ def _by_hand(entry: Entry, waiting: Entry | None) -> Entry:
     if entry.is_active:
         return entry.model_copy(update={"by_hand": True})
     known = waiting if waiting and waiting.content == entry.content else None
-    return entry.model_copy(update={name: getattr(known, name, ()) for name in CLAIMS})
+    claims = {name: getattr(known, name, ()) for name in CLAIMS}
+    return entry.model_copy(update={**claims, "by_hand": known is not None and known.by_hand})
 
 
 def revoke(

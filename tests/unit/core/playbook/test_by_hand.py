@@ -111,6 +111,14 @@ def test_what_is_kept_of_the_proposed_is_by_hand_and_what_is_imported_as_propose
     assert not only(after_command(copied, empty("p"))).by_hand
 
 
+def test_a_file_claims_no_person_behind_what_waits() -> None:
+    waits = entry(ID, RULE, state="proposed").model_copy(update={"by_hand": True})
+    given = empty("p").model_copy(update={"version": 1, "entries": (waits,)})
+    copied = commands.import_(empty("p"), given, "json", None)
+    assert copied is not None
+    assert not only(after_command(copied, empty("p"))).by_hand
+
+
 def test_an_import_that_says_the_same_is_none() -> None:
     book = imported(RULE)
     text = book.model_copy(
