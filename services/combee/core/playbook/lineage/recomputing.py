@@ -240,7 +240,6 @@ class Recomputation:
         """Return the entries after a version that no known update made: what it did not change stays as it is."""
         was = {entry.id: entry for entry in before.entries}
         if after.origin in TAKEN_BACK:
-            self._align(after)
             known = {entry.id: entry for entry in after.entries}
             left = (_as_old(entry, known.get(entry.id)) for entry in allowed(self.entries.values(), after))
             return self._within_budget(left, before, after)
@@ -291,18 +290,15 @@ class Recomputation:
         return frozenset(evictions(entries, budget_of(version, tokens), None, version.sections, bounds))
 
     def _align(self, version: Playbook) -> None:
-        """Give entries the ids under which a version says the same, evicted or not: what comes later names these."""
+        """Give entries the ids under which a version says the same: what comes later names these."""
         known = {entry.id: entry for entry in version.entries}
         given: dict[tuple[str, str], list[str]] = defaultdict(list)  # two may say the same
         for entry in version.entries:
             if entry.id not in self.entries:
                 given[entry.section, entry.content].append(entry.id)
-        for change in version.changes:
-            if change.kind == "evict" and change.entry_id not in self.entries:
-                given["", change.detail].append(change.entry_id)
         ids = dict[str, str]()
         for entry_id, entry in self.entries.items():
-            there = given[entry.section, entry.content] or given["", entry.content[:MAX_DETAIL_CHARS]]
+            there = given[entry.section, entry.content]
             if there and (entry_id not in known or known[entry_id].content != entry.content):
                 ids[entry_id] = there.pop(0)
         if ids:
