@@ -241,8 +241,8 @@ class Recomputation:
         was = {entry.id: entry for entry in before.entries}
         if after.origin in TAKEN_BACK:
             known = {entry.id: entry for entry in after.entries}
-            left = (_as_old(entry, known.get(entry.id)) for entry in allowed(self.entries.values(), after))
-            return self._within_budget(left, before, after)
+            stay = (_as_old(entry, known.get(entry.id)) for entry in allowed(self.entries.values(), after))
+            return self._within_budget(stay, before, after)
         now = dict(self._cleaned(after))
         entries: dict[str, Entry] = {}
         for entry in after.entries:
@@ -268,8 +268,8 @@ class Recomputation:
         taken = {said_digest(entry.content) for entry_id, entry in was.items() if entry_id not in out}
         taken -= {said_digest(entry.content) for entry in after.entries}
         left = (*entries.values(), *allowed(back, after))
-        kept = (entry for entry in left if said_digest(entry.content) not in taken)
-        return self._within_budget(kept, before, after)
+        stay = (entry for entry in left if said_digest(entry.content) not in taken)
+        return self._within_budget(stay, before, after)
 
     def _within_budget(self, left: Iterable[Entry], before: Playbook, after: Playbook) -> dict[str, Entry]:
         """Return entries without those that had no room, as recorded unless other entries took it."""
