@@ -441,7 +441,7 @@ class _Prepared:
                 if not any(map(self._says_another, operation.entry_ids)):
                     yield rest
                 continue
-            if operation.kind != OperationKind.MERGE and self._is_said(left):
+            if (operation.kind != OperationKind.MERGE and self._is_said(left)) or self._is_there(operation):
                 yield self._again(self._apart(rest))
                 continue
             # Who claims to say what an entry said has its words from those who are revoked.
@@ -449,7 +449,6 @@ class _Prepared:
             again = self._places(left) if is_own or (rests_on_other and self._is_text) else ()
             if again and self.whole.asked.issuperset(again):
                 self.whole.pending |= dict.fromkeys(again)
-                self._strengthen_instead(operation, left)
                 continue
             if rests_on_other or is_own:
                 lost = self._has_expired(left) or (bool(again) and not learns(self.whole.barred))
@@ -458,7 +457,6 @@ class _Prepared:
                 self._doubt(operation, () if stays else again, is_dropped=lost and not stays)
                 # What was written after a text that goes rests on it, too: it goes in the same pass.
                 if not stays and (lost or (again and self._is_text)):
-                    self._strengthen_instead(operation, left)
                     continue
             yield self._again(self._apart(rest))
 
@@ -483,6 +481,11 @@ class _Prepared:
         worded = {one.reflection_id for one in self.recorded.result.seen if one.covered in WORDED}
         return not worded.isdisjoint(ids)
 
+    def _is_there(self, operation: Operation) -> bool:
+        """Return whether an entry said the words of an addition already: only its evidence counts."""
+        entry = self.entries.get(self.placed.get(operation.content, ""))
+        return entry is not None and same_lesson(entry.content, operation.content)
+
     def _has_expired(self, ids: Collection[str]) -> bool:
         offsets = {seen.reflection_id: seen.offset for seen in self.recorded.result.seen}
         return any(
@@ -502,10 +505,7 @@ class _Prepared:
         return places if len(places) == len(ids) else ()
 
     def _doubt(self, operation: Operation, again: tuple[Asked, ...], *, is_dropped: bool) -> None:
-        landed = self.placed.get(operation.content)
-        if landed is not None and landed in self.entries:
-            return  # it was said already: only its evidence counted, not its words
-        known = landed or self.ids.get(operation.content)
+        known = self.placed.get(operation.content) or self.ids.get(operation.content)
         mixed = Mixed(
             line=self.recorded.plan.playbook,
             sequence=self.recorded.plan.sequence,
@@ -518,12 +518,6 @@ class _Prepared:
             again=() if is_dropped else again,
         )
         self._doubtful.append((operation, mixed))
-
-    def _strengthen_instead(self, operation: Operation, left: tuple[str, ...]) -> None:
-        """Let an addition that was said already go on counting for the entry that says it."""
-        landed = self.placed.get(operation.content)
-        if landed is not None and landed in self.entries:
-            self.known.append(Known(entry_id=landed, evidence=left))
 
     def _again(self, operation: Operation) -> Operation:
         """Return an operation on entries that are gone as an addition: its own evidence supports its words."""
