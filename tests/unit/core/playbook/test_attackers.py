@@ -246,6 +246,29 @@ def test_who_is_revoked_outvotes_nobody() -> None:
     assert teaching.shown() == {VICTIM, other}
 
 
+def test_whose_lesson_a_check_call_finds_in_a_statement_outvotes_nobody() -> None:
+    contrary, other = "Escalate refunds above the limit to the shop", "The shop decides on large refunds"
+    teaching = Teaching(rules=TEAM)
+    teaching.say(contrary, "x")
+    teaching.say(other, "bcd")
+    teaching.say(VICTIM, "a")
+    teaching.learn(op("ADD", contrary), against=contrary, meaning={contrary: "shop", other: "shop"})
+    assert teaching.shown() == {VICTIM, contrary}
+
+
+def test_whose_agent_repeats_what_it_was_shown_outvotes_nobody() -> None:
+    contrary = "Escalate refunds above the limit to the shop"
+    teaching = Teaching(rules=TEAM)
+    teaching.say(contrary, "x")
+    teaching.learn()
+    shown = Shown(version=teaching.playbook.version, entry_ids=(teaching.id_of(contrary),))
+    teaching.say(contrary, "bcd")
+    teaching.batch = [one.model_copy(update={"shown": shown}) for one in teaching.batch]
+    teaching.say(VICTIM, "a")
+    teaching.learn(against=contrary)
+    assert teaching.shown() == {VICTIM, contrary}
+
+
 def test_who_is_revoked_calls_no_figure_wrong() -> None:
     other = LIMIT.replace("500", "300")
     teaching = knowing(TEAM, LIMIT)

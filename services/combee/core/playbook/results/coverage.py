@@ -287,8 +287,7 @@ class Coverage:
                 resting[place].add(n)
 
         def supports(n: int, place: int) -> bool:
-            operation = self.operations[self.statements[place].operation or 0]
-            return n not in found and not echoed(self.base, operation, self.lessons[n].reflection.shown)
+            return n not in found and not self._is_echo(n, place)
 
         def suffices(place: int, lessons: Iterable[int]) -> bool:
             sources = [self.lessons[n].reflection.source for n in lessons if supports(n, place)]
@@ -296,6 +295,13 @@ class Coverage:
             return Support(len(self.rules.counted(names)), len(names)).suffices(self.rules.to_add)
 
         return frozenset(place for place, lessons in resting.items() if not suffices(place, lessons))
+
+    def _is_echo(self, n: int, place: int) -> bool:
+        """Return whether a lesson's agent was shown what a statement says."""
+        statement, shown = self.statements[place], self.lessons[n].reflection.shown
+        if statement.operation is None:
+            return was_shown(statement.entry_id, words_since(self.base)[statement.entry_id], shown)
+        return bool(echoed(self.base, self.operations[statement.operation], shown))
 
     def _covering(self, waiting: Collection[int]) -> dict[int, int]:
         """Return by lesson the statement that counts as saying it; of those ``waiting`` only words count.
@@ -323,11 +329,9 @@ class Coverage:
         return covering | self._by_operations(counting, covering, carried=True)
 
     def _by_entries(self, counting: Matches, touched: Collection[str]) -> Iterator[tuple[int, int]]:
-        since = words_since(self.base)
         for n, places in counting.items():
-            shown = self.lessons[n].reflection.shown
             known = [
-                (not was_shown(entry_id, since[entry_id], shown), -match.score, place)
+                (not self._is_echo(n, place), -match.score, place)
                 for place, match in places.items()
                 if (entry_id := self.statements[place].entry_id) and entry_id not in touched
             ]
@@ -467,7 +471,7 @@ class Coverage:
 
         Three reflections of one batch are never outvoted: policies change. Where sources are proven, more of them
         must say the statement: one that repeats itself silences nobody. Where a lesson waits for a quorum of sources,
-        so many must say the statement: fewer may collude.
+        so many must say the statement: fewer may collude. Neither a model's word nor an echo is support but in a lab.
         """
         unsaid = set(self.unsaid)
         groups: dict[tuple[str, int], list[int]] = defaultdict(list)
@@ -476,7 +480,9 @@ class Coverage:
                 groups[self.lessons[n].text, place].append(n)
         saying: dict[int, list[int]] = defaultdict(list)
         for n, place in self.covering.items():
-            saying[place].append(n)
+            is_said = self.matches[n][place].by == "words" and not self._is_echo(n, place)
+            if is_said or not self.rules.weighs:
+                saying[place].append(n)
         touched = self._touched(self._applied(self.covering))
         outvoted = {
             n: place
@@ -570,14 +576,12 @@ class Coverage:
         repeating: set[int | None] = set()
         on: dict[int, list[str]] = defaultdict(list, {at: list(ids) for at, ids in self.advised.items()})
         claims: dict[bool, dict[str, list[str]]] = {True: defaultdict(list), False: defaultdict(list)}
-        since = words_since(self.base)
         for n, place in self.covering.items():
-            statement, reflection = self.statements[place], self.lessons[n].reflection
+            statement, reflection_id = self.statements[place], self.lessons[n].reflection.reflection_id
             if statement.operation is not None:
-                on[statement.operation].append(reflection.reflection_id)
+                on[statement.operation].append(reflection_id)
             else:
-                is_echo = was_shown(statement.entry_id, since[statement.entry_id], reflection.shown)
-                claims[is_echo][statement.entry_id].append(reflection.reflection_id)
+                claims[self._is_echo(n, place)][statement.entry_id].append(reflection_id)
                 repeating.update(self.statements[other].operation for other in self.matches[n])
         supported = [
             operation.model_copy(update={"evidence": tuple(dict.fromkeys(on[place]))})
