@@ -153,6 +153,41 @@ async def test_of_a_rejected_candidate_a_consolidation_goes_first_and_its_batche
     assert (await audit(deployment.log)).good
 
 
+@pytest.mark.parametrize("merged", [PAGE, MERGED])
+async def test_what_a_consolidation_has_united_since_production_is_apart_again(merged: str) -> None:
+    """Also where it left the words of one of its entries."""
+
+    def uniting(prompt: Prompt) -> Mapping[str, Any]:
+        done = merging(prompt)
+        if is_consolidation(prompt):
+            return {"operations": [{**one, "content": merged} for one in done["operations"]]}
+        return done
+
+    deployment = Deployment(
+        batch_size=3, model=ScriptedModel(uniting), gates=GatePolicy(judges=("evaluate",))
+    )
+    given = [reflection(n) for n in range(10, 13)]
+    given += [reflection(n, key_insight=text) for n, text in enumerate((PAGE, AGAIN, FEE))]
+    async with deployment.running():
+        await deployment.log.produce(*map(outgoing, given))
+        await deployment.until(lambda: len(ledger.versions(deployment.log)) == 2)
+        before = {(entry.id, entry.content) for entry in ledger.latest(deployment.log).entries}
+        await consolidate(deployment)
+        await deployment.until(lambda: len(ledger.versions(deployment.log)) == 3)
+        assert {(entry.id, entry.content) for entry in ledger.latest(deployment.log).entries} != before
+        await deployment.log.produce(outgoing(verdict(1, 0)))
+        await deployment.until(lambda: places(deployment.log) == (1, 3))
+        await deployment.log.produce(outgoing(verdict(3, 1, accepts=False)))
+        await deployment.until(lambda: places(deployment.log) == (1, 4))
+        undone = ledger.latest(deployment.log)
+        assert {(entry.id, entry.content) for entry in undone.entries} == before
+        await deployment.log.produce(*(outgoing(reflection(n, key_insight=PAGE)) for n in range(20, 23)))
+        await deployment.until(lambda: len(ledger.versions(deployment.log)) == 5)
+    after = ledger.latest(deployment.log)
+    assert {"r-0", "r-20"} <= {*next(entry.evidence for entry in after.entries if entry.content == PAGE)}
+    assert (await audit(deployment.log)).good
+
+
 async def test_learning_goes_on_after_a_consolidation() -> None:
     deployment = await learned()
     await consolidated(deployment)

@@ -9,9 +9,9 @@ from combee.publish import gate as publish_gate
 from combee_schemas import topics
 from combee_schemas.command import Command
 from combee_schemas.gate import Verdict
-from combee_schemas.playbook import CANDIDATE, PRODUCTION
+from combee_schemas.playbook import CANDIDATE, PRODUCTION, Playbook
 from combee_schemas.records import Outgoing
-from combee_schemas.scan import Operation, OperationKind
+from combee_schemas.scan import Operation, OperationKind, Update
 from support.deployment import Deployment
 from support.gates import (
     add,
@@ -35,6 +35,12 @@ from support.planned import PlanningDeployment
 pytestmark = pytest.mark.usefixtures("quick_polls")
 
 BOTH: Judges = ("evaluate", "approve")
+
+
+async def sent(deployment: PlanningDeployment, *messages: Update | Command | Verdict) -> Playbook:
+    """Send messages, and return the newest version then."""
+    await send(deployment, *messages)
+    return latest(deployment.log)
 
 
 # ---- one candidate at a time
@@ -130,6 +136,25 @@ async def test_a_rejected_candidates_batches_are_taken_out_and_what_others_taugh
     assert places(deployment.log) == (1, newest.version)
     decision = decisions(deployment.log)[-1]
     assert (decision.decided, decision.taken_back, decision.made) == ("rejected", 1, newest.version)
+
+
+async def test_what_a_rejected_batch_has_reworded_may_be_said_again() -> None:
+    deployment = deployment_with("evaluate")
+    (one,) = (await sent(deployment, batch(1), verdict(1, 0))).entries
+    reworded = [
+        Operation(
+            kind=OperationKind.UPDATE,
+            section=one.section,
+            content="lesson 1 in full",
+            entry_ids=(one.id,),
+            evidence=(f"r-{n}",),
+        )
+        for n in (2, 4)
+    ]
+    spoilt = update(2, reworded[0], add("lesson 2", "r-3"))
+    newest = await sent(deployment, spoilt, verdict(2, 1, accepts=False))
+    assert (contents(newest), newest.origin, newest.rejected) == (["lesson 1"], "revoke", ())
+    assert contents(await sent(deployment, update(3, reworded[1]))) == ["lesson 1 in full"]
 
 
 async def test_a_rejected_reflection_never_counts_again() -> None:

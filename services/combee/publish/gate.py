@@ -3,6 +3,7 @@
 Publish is the writer of labels and of versions. So it also decides about them, and writes both in one transaction.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
@@ -117,7 +118,7 @@ def _concluded(basis: Basis, gate: Gate) -> PublishDecision:
     if outcome == "rejected":
         command = rejection(basis, gate)
         if command is not None and command.kind == "reject":
-            made = (_without_entries(basis, gate, command),)
+            made = (_without_entries(basis, command),)
         elif command is not None:
             made = versions_after(basis, command)
             taken_back = len(command.reflection_ids)
@@ -152,21 +153,23 @@ def rejection(basis: Basis, gate: Gate) -> Command | None:
         issued_by=verdict.judged_by,
     )
     if verdict.entry_ids:
-        return command(kind="reject", entry_ids=verdict.entry_ids)
+        versions = {"version": number, "base_version": gate.production.version}
+        return command(kind="reject", entry_ids=verdict.entry_ids, **versions)
     if all(verdict.accepts or verdict.undecided for verdict in gate.candidate.verdicts):
         return None
-    production, candidate = _compared(basis, gate)
-    updates = _updates(basis, production, candidate)
-    taught = rejecting.taught_by(updates)
+    production, candidate = _compared(basis, name, gate.production.version, number)
+    taught = rejecting.taught_by(_updates(basis, production, candidate))
     if complaint := rejecting.unknown_sources(name, number, taught, verdict.sources):
         raise PoisonError(complaint)
     if verdict.sources:
         # What they taught while the candidate waited would be the next one.
         taught = rejecting.taught_by(_updates(basis, production, basis.current(name)))
     ids = union(*(taught[source] for source in verdict.sources or taught))
-    changed = rejecting.consolidated(updates, production, candidate)
-    if changed and (verdict.judge != PERSON or not ids):
-        return command(kind="reject", entry_ids=changed)
+    if verdict.judge != PERSON or not ids:
+        for before, made in _consolidations(basis, production, candidate):
+            if changed := rejecting.consolidated(before, made, basis.current(name)):
+                versions = {"version": made.version, "base_version": before.version}
+                return command(kind="reject", entry_ids=changed, **versions)
     if not ids:
         return None
     rule = rejecting.RULE.format(version=number)
@@ -178,40 +181,56 @@ def rejection(basis: Basis, gate: Gate) -> Command | None:
     )
 
 
-def _without_entries(basis: Basis, gate: Gate, command: Command) -> Playbook:
-    """Return the version without the entries that a person rejects.
+def _consolidations(
+    basis: Basis, production: Playbook, candidate: Playbook
+) -> Iterator[tuple[Playbook, Playbook]]:
+    """Yield each version since ``production`` that a consolidation made, after the one before it."""
+    start, end = max(0, production.history_offset), candidate.history_offset
+    versions = (*basis.read(EntriesBetween(candidate.name, start, end, ())), candidate)
+    for made in versions:
+        reason = made.batch.plan.reason if made.batch else ""
+        if made.version > production.version and reason == "consolidate":
+            yield _compared(basis, made.name, made.version - 1, made.version)
+
+
+def _without_entries(basis: Basis, command: Command) -> Playbook:
+    """Return the version without what ``command.version`` made of entries since ``command.base_version``.
 
     Raises
     ------
     PoisonError
-        If the candidate changes no such entry.
+        If it changed no such entry.
     """
-    production, candidate = _compared(basis, gate)
-    if complaint := rejecting.unknown_entries(compare(production, candidate), command.entry_ids):
+    before, rejected = _compared(basis, command.playbook, command.base_version, command.version)
+    if complaint := rejecting.unknown_entries(compare(before, rejected), command.entry_ids):
         raise PoisonError(complaint)
-    updates = _updates(basis, production, candidate)
-    start, end = max(0, production.history_offset), candidate.history_offset
-    between = basis.read(EntriesBetween(candidate.name, start, end, command.entry_ids))
+    updates = _updates(basis, before, rejected)
+    start, end = max(0, before.history_offset), rejected.history_offset
+    between = basis.read(EntriesBetween(rejected.name, start, end, command.entry_ids))
     return executing.after_rejection(
         basis.current(command.playbook),
         command,
-        candidate=candidate,
-        production=production,
-        behind=rejecting.witnesses(updates, candidate, command.entry_ids),
-        between=[version for version in between if version.version >= production.version],
+        candidate=rejected,
+        production=before,
+        behind=rejecting.witnesses(updates, rejected, command.entry_ids),
+        between=[version for version in between if version.version >= before.version],
         budget_tokens=basis.rules.budget_tokens,
         now_ms=basis.now_ms,
     )
 
 
-def _compared(basis: Basis, gate: Gate) -> tuple[Playbook, Playbook]:
-    """Return the version that agents read, and the candidate."""
-    assert gate.candidate is not None  # noqa: S101 - it was rejected
-    name, number = gate.candidate.playbook, gate.candidate.version
-    candidate = basis.version(name, number)
-    if candidate is None:
-        raise PoisonError(f"version {number} of {name} is not retained: its batches are not known")
-    return basis.version(name, gate.production.version) or empty(name), candidate
+def _compared(basis: Basis, name: str, before: int, after: int) -> tuple[Playbook, Playbook]:
+    """Return two versions; the earlier one is empty if there is none.
+
+    Raises
+    ------
+    PoisonError
+        If the later one is not retained.
+    """
+    made = basis.version(name, after)
+    if made is None:
+        raise PoisonError(f"version {after} of {name} is not retained: its batches are not known")
+    return basis.version(name, before) or empty(name), made
 
 
 def _updates(basis: Basis, production: Playbook, candidate: Playbook) -> list[Update]:

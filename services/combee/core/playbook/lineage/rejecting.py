@@ -75,12 +75,15 @@ def taught_by(updates: Iterable[Update]) -> dict[str, tuple[str, ...]]:
 # ---- entries
 
 
-def consolidated(updates: Iterable[Update], production: Playbook, candidate: Playbook) -> tuple[str, ...]:
-    """Return the entries that consolidations have changed, and no person since, as many as one command names."""
-    operations = (operation for update in updates for operation in update.result.operations)
-    named = {entry_id for operation in operations for entry_id in operation.entry_ids}
-    named -= {entry.id for entry in candidate.entries if entry.by_hand}
-    return tuple(each for each in compare(production, candidate).entry_ids if each in named)[:MAX_REJECTED]
+def consolidated(before: Playbook, made: Playbook, current: Playbook) -> tuple[str, ...]:
+    """Return the entries that are as a consolidation ``made`` them, as many as one command names.
+
+    Those that a person stands behind are not among them.
+    """
+    said, says = ({entry.id: entry.content for entry in each.entries} for each in (made, current))
+    by_hand = {entry.id for entry in current.entries if entry.by_hand}
+    changed = (one for one in compare(before, made).entry_ids if one not in by_hand)
+    return tuple(one for one in changed if said.get(one) == says.get(one))[:MAX_REJECTED]
 
 
 def witnesses(
@@ -121,12 +124,12 @@ def without_entries(
     """
     says = {entry.id: entry.content for entry in candidate.entries}
     was = _before_rejected(production, between, says, behind, current)
+    read = {entry.content for entry in production.entries if entry.is_active}
+    known = read | {entry.content for entry in was.values()}
     rejected = tuple(
         Rejected(
             entry_id=entry_id,
-            said=said_digest(says[entry_id])
-            if entry_id in says and says[entry_id] != getattr(was.get(entry_id), "content", "")
-            else "",
+            said=said_digest(says[entry_id]) if says.get(entry_id, "") not in {"", *known} else "",
             evidence=ids[-EVIDENCE_KEPT:],
         )
         for entry_id, ids in behind.items()
@@ -143,7 +146,6 @@ def without_entries(
         elif now is not None:
             changes.append(_change("remove", now))
     # Somebody may have said it anew while the candidate waited.
-    read = {entry.content for entry in production.entries if entry.is_active}
     rejections = Rejections(frozenset(one.said for one in rejected))
     for entry in [*entries.values()]:
         if rejections.has(entry.content) and not entry.by_hand and entry.content not in read:
