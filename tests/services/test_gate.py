@@ -165,6 +165,18 @@ async def test_a_rejected_reflection_never_counts_again() -> None:
     assert places(deployment.log) == (1, 0)
 
 
+async def test_what_a_person_wrote_is_not_judged_anew_for_what_is_taken_back_already() -> None:
+    deployment = deployment_with("evaluate")
+    (one,) = (await sent(deployment, batch(1), verdict(1, 0))).entries
+    wrote = Operation(
+        kind=OperationKind.UPDATE, section=one.section, content="a person's words", entry_ids=(one.id,)
+    )
+    edit = command("edit", operations=(wrote,), base_version=2)
+    await send(deployment, batch(2), edit, verdict(2, 1, accepts=False), verdict(4, 1, accepts=False))
+    assert contents(latest(deployment.log)) == ["a person's words"]
+    assert (latest(deployment.log).version, places(deployment.log)) == (4, (1, 0))
+
+
 async def test_without_the_recomputation_the_rejected_lesson_would_be_in_the_next_candidate(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

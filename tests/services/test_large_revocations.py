@@ -145,7 +145,7 @@ async def test_a_candidate_of_more_reflections_than_a_version_can_name_is_reject
                 lambda: not [at for at in ledger.behind(deployment.log) if at[0] == "publish"]
             )
     assert ledger.dead_letters(deployment.log) == []
-    assert [decision.taken_back for decision in decisions(deployment)] == [0, SIZE, 7 * SIZE]
+    assert [decision.taken_back for decision in decisions(deployment)] == [0, SIZE, 6 * SIZE]
     newest = ledger.latest(deployment.log)
     assert not newest.entries
     assert newest.version == len(ledger.versions(deployment.log))

@@ -165,6 +165,10 @@ def rejection(basis: Basis, gate: Gate) -> Command | None:
         # What they taught while the candidate waited would be the next one.
         taught = rejecting.taught_by(_updates(basis, production, basis.current(name)))
     ids = union(*(taught[source] for source in verdict.sources or taught))
+    if not verdict.sources:
+        # What is taken back already would be taken back, and judged, again and again.
+        gone = frozenset(basis.current(name).revoked)
+        ids = tuple(one for one in ids if one not in gone)
     if verdict.judge != PERSON or not ids:
         for before, made in _consolidations(basis, production, candidate):
             if changed := rejecting.consolidated(before, made, basis.current(name)):
