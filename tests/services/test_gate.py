@@ -165,6 +165,19 @@ async def test_a_rejected_reflection_never_counts_again() -> None:
     assert places(deployment.log) == (1, 0)
 
 
+async def test_what_was_asked_about_again_keeps_what_it_taught_before() -> None:
+    """Its reflections came with batches whose version agents read already."""
+    deployment = deployment_with("evaluate")
+    first = update(1, add("lesson 1", "r-1"), add("lesson 1 and lesson 2", "r-1", "r-2"))
+    again = update(2, add("lesson 3", "r-1"))
+    again = again.model_copy(update={"plan": again.plan.model_copy(update={"reason": "revoke"})})
+    await send(deployment, first, verdict(1, 0), command("revoke", reflection_ids=("r-2",)))
+    assert contents(await sent(deployment, again, verdict(2, 1, accepts=False))) == ["lesson 1", "lesson 3"]
+    newest = await sent(deployment, verdict(3, 1, accepts=False))
+    assert (contents(newest), newest.rejected) == (["lesson 1"], ())
+    assert contents(await sent(deployment, update(3, add("lesson 3", "r-4")))) == ["lesson 1", "lesson 3"]
+
+
 async def test_what_a_person_wrote_is_not_judged_anew_for_what_is_taken_back_already() -> None:
     deployment = deployment_with("evaluate")
     (one,) = (await sent(deployment, batch(1), verdict(1, 0))).entries

@@ -3,7 +3,7 @@
 Publish is the writer of labels and of versions. So it also decides about them, and writes both in one transaction.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from functools import partial
 
@@ -118,7 +118,8 @@ def _concluded(basis: Basis, gate: Gate) -> PublishDecision:
     if outcome == "rejected":
         command = rejection(basis, gate)
         if command is not None and command.kind == "reject":
-            made = (_without_entries(basis, command),)
+            is_named = bool(gate.candidate and gate.candidate.verdicts[-1].entry_ids)
+            made = (_without_entries(basis, command, is_named=is_named),)
         elif command is not None:
             made = versions_after(basis, command)
             taken_back = len(command.reflection_ids)
@@ -134,10 +135,10 @@ def _concluded(basis: Basis, gate: Gate) -> PublishDecision:
 def rejection(basis: Basis, gate: Gate) -> Command | None:
     """Return the command that carries out a rejection: ``reject`` entries, or ``revoke`` reflections of batches.
 
-    The batches are those between production and the candidate; if a person rejects sources, only reflections of these
-    sources, up to the newest version. Where a judge measured and consolidations lie between them, these are undone
-    first, and what the batches taught is judged again. None: no batch lies between them, or no judge speaks against
-    the batches.
+    The batches are those between production and the candidate; if a person rejects sources, only reflections of
+    these sources, up to the newest version. Where a judge measured and consolidations lie between them, these are
+    undone first, and what the batches taught is judged again. What was asked about again is undone last: its
+    reflections came with earlier batches. None: no batch lies between them, or no judge speaks against the batches.
 
     Raises
     ------
@@ -170,8 +171,10 @@ def rejection(basis: Basis, gate: Gate) -> Command | None:
         gone = frozenset(basis.current(name).revoked)
         ids = tuple(one for one in ids if one not in gone)
     if verdict.judge != PERSON or not ids:
-        for before, made in _consolidations(basis, production, candidate):
-            if changed := rejecting.consolidated(before, made, basis.current(name)):
+        for before, made in _without_news(
+            basis, production, candidate, {"consolidate", "" if ids else "revoke"}
+        ):
+            if changed := rejecting.changed_since(before, made, basis.current(name)):
                 versions = {"version": made.version, "base_version": before.version}
                 return command(kind="reject", entry_ids=changed, **versions)
     if not ids:
@@ -185,20 +188,22 @@ def rejection(basis: Basis, gate: Gate) -> Command | None:
     )
 
 
-def _consolidations(
-    basis: Basis, production: Playbook, candidate: Playbook
+def _without_news(
+    basis: Basis, production: Playbook, candidate: Playbook, reasons: Collection[str]
 ) -> Iterator[tuple[Playbook, Playbook]]:
-    """Yield each version since ``production`` that a consolidation made, after the one before it."""
+    """Yield each version since ``production`` whose batch had one of these reasons, after the one before it."""
     start, end = max(0, production.history_offset), candidate.history_offset
     versions = (*basis.read(EntriesBetween(candidate.name, start, end, ())), candidate)
     for made in versions:
         reason = made.batch.plan.reason if made.batch else ""
-        if made.version > production.version and reason == "consolidate":
+        if made.version > production.version and reason in reasons:
             yield _compared(basis, made.name, made.version - 1, made.version)
 
 
-def _without_entries(basis: Basis, command: Command) -> Playbook:
+def _without_entries(basis: Basis, command: Command, *, is_named: bool) -> Playbook:
     """Return the version without what ``command.version`` made of entries since ``command.base_version``.
+
+    ``is_named``: a person named them.
 
     Raises
     ------
@@ -217,6 +222,7 @@ def _without_entries(basis: Basis, command: Command) -> Playbook:
         candidate=rejected,
         production=before,
         behind=rejecting.witnesses(updates, rejected, command.entry_ids),
+        is_named=is_named,
         between=[version for version in between if version.version >= before.version],
         budget_tokens=basis.rules.budget_tokens,
         now_ms=basis.now_ms,

@@ -186,12 +186,19 @@ def after_rejection(
     production: Playbook,
     behind: Mapping[str, tuple[str, ...]],
     between: Iterable[Playbook],
+    is_named: bool,
     budget_tokens: int,
     now_ms: int,
 ) -> Playbook:
-    """Return the version without a person's rejected entries of ``candidate``; see ``without_entries``."""
+    """Return the version without rejected entries of ``candidate``; see ``without_entries``."""
     changed = without_entries(
-        current, candidate, production, behind, between=between, budget_tokens=budget_tokens
+        current,
+        candidate,
+        production,
+        behind,
+        between=between,
+        is_named=is_named,
+        budget_tokens=budget_tokens,
     )
     if changed.holds == "components":
         changed = changed.model_copy(update={"sections": section_order(changed.sections, changed.entries)})

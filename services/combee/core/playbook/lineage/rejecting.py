@@ -62,10 +62,13 @@ def _complaint(what: str, unknown: Collection[str], known: Collection[str], name
 
 
 def taught_by(updates: Iterable[Update]) -> dict[str, tuple[str, ...]]:
-    """Return the reflections that got into batches, by their source."""
+    """Return the reflections that got into batches, by their source.
+
+    What was asked about again came with earlier batches, whose version may be accepted.
+    """
     ids: dict[str, tuple[str, ...]] = {}
     for update in updates:
-        for seen in update.result.seen:
+        for seen in update.result.seen if update.plan.reason != "revoke" else ():
             if seen.ok:
                 source = counted_name(seen.source, names_counted(update.plan.settings))
                 ids[source] = union(ids.get(source, ()), (seen.reflection_id,))
@@ -75,8 +78,8 @@ def taught_by(updates: Iterable[Update]) -> dict[str, tuple[str, ...]]:
 # ---- entries
 
 
-def consolidated(before: Playbook, made: Playbook, current: Playbook) -> tuple[str, ...]:
-    """Return the entries that are as a consolidation ``made`` them, as many as one command names.
+def changed_since(before: Playbook, made: Playbook, current: Playbook) -> tuple[str, ...]:
+    """Return the entries that ``made`` changed and that are so still, as many as one command names.
 
     Those that a person stands behind are not among them.
     """
@@ -112,6 +115,7 @@ def without_entries(
     behind: Mapping[str, tuple[str, ...]],
     *,
     between: Iterable[Playbook] = (),
+    is_named: bool = True,
     budget_tokens: int,
 ) -> Playbook:
     """Return a playbook in which entries are as they were before they said what is rejected, and else gone.
@@ -120,7 +124,8 @@ def without_entries(
     ``behind``: the entries that are rejected of ``candidate``, each with its witnesses. ``between``: the versions
     from production up to the candidate, as far as they have these entries. An entry that agents read in production
     has the words that it has there, with all that supported them since; one that was only proposed is proposed again.
-    The counts of tags stay; whom other words helped or harmed is not said of these.
+    The counts of tags stay; whom other words helped or harmed is not said of these. Unless a person named the entries
+    (``is_named``), what reflections taught may be said again.
     """
     says = {entry.id: entry.content for entry in candidate.entries}
     was = _before_rejected(production, between, says, behind, current)
@@ -133,6 +138,7 @@ def without_entries(
             evidence=ids[-EVIDENCE_KEPT:],
         )
         for entry_id, ids in behind.items()
+        if is_named or not ids
     )
     entries, changes = {entry.id: entry for entry in current.entries}, list[Change]()
     for entry_id in behind:
