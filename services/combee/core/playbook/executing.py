@@ -186,7 +186,7 @@ def after_rejection(
     production: Playbook,
     behind: Mapping[str, tuple[str, ...]],
     between: Iterable[Playbook],
-    is_named: bool,
+    is_named: bool = True,
     budget_tokens: int,
     now_ms: int,
 ) -> Playbook:
