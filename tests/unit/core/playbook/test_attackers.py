@@ -269,6 +269,24 @@ def test_whose_agent_repeats_what_it_was_shown_outvotes_nobody() -> None:
     assert teaching.shown() == {VICTIM, contrary}
 
 
+@pytest.mark.parametrize(
+    ("rules", "behind", "others"), [(TEAM, "xa", "bc"), (PUBLIC, "xyza", "bcde")], ids=["team", "public"]
+)
+def test_what_contradicts_an_entry_waits_until_as_many_have_said_it(
+    rules: Mapping[str, Any], behind: str, others: str
+) -> None:
+    """Who joined one source in what is outdated kept out all who say the contrary one after another."""
+    outdated = "Escalate refunds above the limit to the shop"
+    teaching = Teaching(rules=rules)
+    teaching.say(outdated, behind)
+    teaching.learn()
+    for source in others:
+        assert teaching.shown() == {outdated}
+        teaching.say(VICTIM, source)
+        teaching.learn(against=outdated)
+    assert VICTIM in teaching.shown()
+
+
 def test_who_is_revoked_calls_no_figure_wrong() -> None:
     other = LIMIT.replace("500", "300")
     teaching = knowing(TEAM, LIMIT)

@@ -588,7 +588,7 @@ class Coverage:
             for place, operation in enumerate(self.operations)
             if on[place] or (place < own and place not in repeating)
         ]
-        supported += self._said_too()
+        supported += (*self._said_too(), *self._contesting())
         news, echoes = without_echoes(self.base, [one.reflection for one in self.lessons], supported)
         kept = self._guarded(news)
         said_again = [Echo(entry_id=entry_id, evidence=tuple(ids)) for entry_id, ids in claims[True].items()]
@@ -639,6 +639,18 @@ class Coverage:
                 evidence=tuple(evidence),
             )
 
+    def _contesting(self) -> Iterator[Operation]:
+        """Yield what contradicts an entry behind which more stands: it waits until as many sources have said it."""
+        for (text, place), evidence in self._conflicting.items():
+            if self._is_contesting(place):
+                section = self._entries[self.statements[place].entry_id].section
+                yield Operation(
+                    kind=OperationKind.ADD, section=section, content=text, evidence=tuple(evidence)
+                )
+
+    def _is_contesting(self, place: int) -> bool:
+        return self.rules.weighs and place < len(self.base.entries)
+
     def _guarded(self, operations: Sequence[Operation]) -> Guarded:
         """Return the operations without rewrites that lose something; a rewrite that was not checked may lose it."""
         by_id = {lesson.reflection.reflection_id: lesson for lesson in self.lessons}
@@ -655,12 +667,17 @@ class Coverage:
         unsupported = [operation for operation in operations if self.lessons and not operation.evidence]
         return replace(kept, operations=(*kept.operations, *unsupported))
 
-    def _contradicting(self) -> Iterator[Conflict]:
-        """Yield what contradicts a statement that more say, with the reflections that say it."""
+    @property
+    def _conflicting(self) -> Mapping[tuple[str, int], Sequence[str]]:
+        """By text, and by the place of what contradicts it: the reflections that say it and are outvoted."""
         groups: dict[tuple[str, int], list[str]] = defaultdict(list)
         for n, place in self.outvoted.items():
             groups[self.lessons[n].text, place].append(self.lessons[n].reflection.reflection_id)
-        for (text, place), evidence in groups.items():
+        return groups
+
+    def _contradicting(self) -> Iterator[Conflict]:
+        """Yield what contradicts a statement that more say, with the reflections that say it."""
+        for (text, place), evidence in self._conflicting.items():
             statement = self.statements[place]
             yield Conflict(
                 entry_id=statement.entry_id,
@@ -674,7 +691,8 @@ class Coverage:
         """Yield the batch's reflections, with what became of each."""
         places = {lesson.reflection.reflection_id: n for n, lesson in enumerate(self.lessons)}
         own = len(self.result.operations)
-        dropped = {*self.dropped, *self.outvoted}
+        contesting = {n for n, place in self.outvoted.items() if self._is_contesting(place)}
+        dropped = {*self.dropped, *self.outvoted} - contesting
         claimed = claimed_by(self.result)
         for seen in self.result.seen:
             n = places.get(seen.reflection_id)
@@ -686,6 +704,7 @@ class Coverage:
                 "said": seen.reflection_id in claimed or seen.dropped,
                 "dropped": n in dropped,
                 "text": self.lessons[n].text[:MAX_DETAIL_CHARS] if n in dropped else "",
+                "covered": "carried" if n in contesting else "",
             }
             if place is not None:
                 operation, match = self.statements[place].operation, self.matches[n][place]
