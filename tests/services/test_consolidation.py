@@ -188,6 +188,21 @@ async def test_what_a_consolidation_has_united_since_production_is_apart_again(m
     assert (await audit(deployment.log)).good
 
 
+async def test_what_a_person_removed_of_a_consolidation_does_not_come_back_with_its_rejection() -> None:
+    deployment = await learned(gates=GatePolicy(judges=("evaluate",)))
+    made = await consolidated(deployment)
+    (one,) = (entry for entry in made.entries if entry.content == MERGED)
+    removed = Operation(kind=OperationKind.REMOVE, section=one.section, content="", entry_ids=(one.id,))
+    async with deployment.running():
+        await deployment.log.produce(outgoing(verdict(1, 0)))
+        await deployment.until(lambda: places(deployment.log) == (1, 2))
+        await deployment.log.produce(outgoing(command("edit", operations=(removed,), base_version=2)))
+        await deployment.until(lambda: len(ledger.versions(deployment.log)) == 3)
+        await deployment.log.produce(outgoing(verdict(2, 1, accepts=False)))
+        await deployment.until(lambda: places(deployment.log) != (1, 2))
+    assert [entry.content for entry in ledger.latest(deployment.log).entries] == [FEE]
+
+
 async def test_learning_goes_on_after_a_consolidation() -> None:
     deployment = await learned()
     await consolidated(deployment)

@@ -24,6 +24,9 @@ from combee_schemas.gate import Verdict
 from combee_schemas.playbook import CANDIDATE, PRODUCTION, Playbook, label_key
 from combee_schemas.scan import Update
 
+BEGINS_ANEW = frozenset({"import", "rollback", "adopt", "delete"})
+"""Origins of versions that have their entries from elsewhere."""
+
 
 def decide_verdict(basis: Basis, verdict: Verdict) -> PublishDecision:
     """Return what a judge's verdict changes.
@@ -174,7 +177,8 @@ def rejection(basis: Basis, gate: Gate) -> Command | None:
         for before, made in _without_news(
             basis, production, candidate, {"consolidate", "" if ids else "revoke"}
         ):
-            if changed := rejecting.changed_since(before, made, basis.current(name)):
+            updates = _updates(basis, before, made)
+            if changed := rejecting.changed_since(updates, before, made, basis.current(name)):
                 versions = {"version": made.version, "base_version": before.version}
                 return command(kind="reject", entry_ids=changed, **versions)
     if not ids:
@@ -191,12 +195,16 @@ def rejection(basis: Basis, gate: Gate) -> Command | None:
 def _without_news(
     basis: Basis, production: Playbook, candidate: Playbook, reasons: Collection[str]
 ) -> Iterator[tuple[Playbook, Playbook]]:
-    """Yield each version since ``production`` whose batch had one of these reasons, after the one before it."""
+    """Yield each version since ``production`` whose batch had one of these reasons, after the one before it.
+
+    What was made before an import or another version's content is gone.
+    """
     start, end = max(0, production.history_offset), candidate.history_offset
     versions = (*basis.read(EntriesBetween(candidate.name, start, end, ())), candidate)
+    begun = max((one.version for one in versions if one.origin in BEGINS_ANEW), default=0)
     for made in versions:
         reason = made.batch.plan.reason if made.batch else ""
-        if made.version > production.version and reason in reasons:
+        if made.version > max(production.version, begun) and reason in reasons:
             yield _compared(basis, made.name, made.version - 1, made.version)
 
 

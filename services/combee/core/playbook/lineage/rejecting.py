@@ -78,15 +78,26 @@ def taught_by(updates: Iterable[Update]) -> dict[str, tuple[str, ...]]:
 # ---- entries
 
 
-def changed_since(before: Playbook, made: Playbook, current: Playbook) -> tuple[str, ...]:
-    """Return the entries that ``made`` changed and that are so still, as many as one command names.
+def changed_since(
+    updates: Iterable[Update], before: Playbook, made: Playbook, current: Playbook
+) -> tuple[str, ...]:
+    """Return the entries that ``updates`` changed and that are so still, at most as many as one command names.
 
-    Those that a person stands behind are not among them.
+    Those that an operation united go together: what somebody has changed or stood behind since stays, and what was
+    united with it comes back by no other id.
     """
     said, says = ({entry.id: entry.content for entry in each.entries} for each in (made, current))
     by_hand = {entry.id for entry in current.entries if entry.by_hand}
-    changed = (one for one in compare(before, made).entry_ids if one not in by_hand)
-    return tuple(one for one in changed if said.get(one) == says.get(one))[:MAX_REJECTED]
+    operations = (operation for update in updates for operation in update.result.operations)
+    united = [operation.entry_ids for operation in operations]
+
+    def is_so(entry_id: str) -> bool:
+        return said.get(entry_id) == says.get(entry_id) and entry_id not in by_hand
+
+    changed = compare(before, made).entry_ids
+    together = (*united, *((entry_id,) for entry_id in changed))
+    stays = {entry_id for ids in together if not all(map(is_so, ids)) for entry_id in ids}
+    return tuple(entry_id for entry_id in changed if entry_id not in stays)[:MAX_REJECTED]
 
 
 def witnesses(
