@@ -7,17 +7,17 @@ from typing import Annotated
 import typer
 
 from combee.adapters.clock import SystemClock
-from combee.adapters.ports import Log
+from combee.adapters.ports import FatalError, Log
 from combee.cli.playbook.diff import as_document, compared, lines
 from combee.cli.playbook.labels import checked_label, move_label
-from combee.cli.playbook.lookup import find_version, labels, missing_playbook, resolve_version
+from combee.cli.playbook.lookup import find_version, missing_playbook, resolve_version
 from combee.cli.shared.console import confirmed, output, print_json, remark
 from combee.cli.shared.log import open_log
 from combee.cli.shared.options import AsJson, MaybeName, Ref, Servers, Timeout, label_names
 from combee.cli.shared.sending import carry_out, commands_on
 from combee.cli.shared.settings import deployed_settings
 from combee.core.commands import RefusedError
-from combee.core.gate.gate import gates_of
+from combee.core.gate.gate import gate_of, gates_of
 from combee.core.gate.judges import PERSON
 from combee.core.playbook.comparison import Comparison
 from combee.core.playbook.versions import empty
@@ -125,7 +125,11 @@ def _promote(
 async def _compared(settings: Settings, name: str, label: str, ref: str) -> Comparison:
     async with open_log(settings) as (log, _):
         newer = await resolve_version(log, name, ref)
-        at = (await labels(log)).get(name, {}).get(label)
+        known = {pointer.label: pointer for pointer in await all_labels(log) if pointer.playbook == name}
+        if label == PRODUCTION and gate_of(known) is not None:
+            past = f"'combee playbook promote {name} {label} {newer.version}' moves the label past its judges"
+            raise FatalError(f"version {newer.version} of {name} is no candidate at its gate: {past}")
+        at = known[label].version if label in known else 0
         return await compared(log, await find_version(log, name, at) if at else empty(name), newer)
 
 

@@ -237,6 +237,16 @@ def test_a_person_rejects_with_a_reason(waiting: Deployment) -> None:
     assert "has no candidate to reject" in again.stderr
 
 
+def test_a_review_moves_nothing_past_the_judges_of_a_gate(waiting: Deployment) -> None:
+    assert run("review", NAME, "--reject", "--reason", "not ours").exit_code == 0
+    for version in ([], ["latest"], ["3"]):
+        told = run("review", NAME, *version, "--yes")
+        assert f"version 3 of {NAME} is no candidate at its gate" in told.stderr
+        assert ledger.messages(waiting.log, topics.DECISIONS, Decision)[-1].decided == "rejected"
+    assert run_json("playbook", "show", NAME)["version"] == 2
+    assert run_json("review", NAME, "3", "--label", "staging", "--yes")["promoted"] is True
+
+
 def test_a_person_rejects_entries_at_the_command_line_and_is_told_of_it(waiting: Deployment) -> None:
     gone = [entry["id"] for entry in run_json("review", NAME)["difference"]["removed"]]
     chosen = [option for entry_id in gone[:3] for option in ("--entry", entry_id)]
