@@ -4,7 +4,7 @@ The curator obeys the attacker, and else puts down what reflections say, word fo
 only a model could answer. A life depends on its seed alone. Nothing here knows how a revocation works.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -175,3 +175,48 @@ def test_what_had_no_room_next_to_a_revoked_entry_when_a_person_wrote_comes_back
     assert not lessons <= life.shown()
     life.revoke([f"r-{n}" for n in range(8, 11)], "source:x")
     assert life.shown() == {*lessons, line}
+
+
+OWN, THEIRS = LESSONS[4], "A voucher expires three years after it was bought"
+THREE: Mapping[str, Any] = {
+    "reflection_ids": ("r-2", "r-3", "r-4"),
+    "rules": ("source:x", "source:y", "source:z"),
+}
+"""Of those who said a lesson, all but one."""
+
+
+def test_what_a_check_call_found_in_a_lesson_that_waits_again_is_asked_about_again() -> None:
+    """A quorum of others had said it in other words: no agent was shown these, however many had said them."""
+    life = Life(rules=PUBLIC)
+    life.say(OWN, "wxyz")
+    life.learn()
+    life.say(THEIRS, "abcd")
+    life.learn(misled=OWN)
+    assert life.shown() == {OWN}
+    left = life.recomputed(
+        life.playbook, executing.with_revocation(life.playbook, command("revoke", **THREE))
+    )
+    assert not left.entries[0].is_active
+    assert [asked.offset for one in left.mixed for asked in one.again] == [5, 6, 7, 8]
+
+
+@pytest.mark.parametrize(
+    "operations",
+    [(), ({**op("ADD", OWN), "sources": [1, 2, 3, 4]},)],
+    ids=["said before", "said in the same batch"],
+)
+def test_what_a_batch_under_way_found_in_a_lesson_that_waits_meanwhile_is_asked_about_again(
+    operations: Sequence[Mapping[str, Any]],
+) -> None:
+    life = Life(rules=PUBLIC)
+    life.say(OWN, "wxyz")
+    said = life.batch
+    if not operations:
+        life.learn()
+    life.batch, read = [], life.playbook
+    life.taken("revoke", **THREE)
+    life.batch = said if operations else []
+    life.say(THEIRS, "abcd")
+    life.learn(*operations, misled=OWN, base=read)
+    assert not life.shown()
+    assert [asked.offset for asked in life.playbook.again] == [5, 6, 7, 8]

@@ -132,7 +132,7 @@ class Teaching:
                 if meaning.get(text) in same
             )
             coverage = coverage.checked(question, Checked(covered=says, against=contradicts))
-        plan = made.plan.model_copy(update={"through_offset": self.count})
+        plan = made.plan.model_copy(update={"through_offset": self.count, "base_version": read.version})
         outcome = coverage.without_outvoted().carried().in_own_words().outcome()
         made = made.model_copy(update={"plan": plan, "result": outcome, "manifest_offset": plan.sequence})
         self.playbook = versions.after_update(self.playbook, made, budget_tokens=self.budget, now_ms=0)

@@ -224,6 +224,14 @@ class Draft:
             for entry_id, ids in self.landing.by_entry().items()
         }
 
+    def kept_back(self) -> dict[str, tuple[str, ...]]:
+        """Return by entry that waits the reflections of which only a model says that it says them."""
+        return {
+            entry_id: tuple(one for one in ids if one in self.unsure)
+            for entry_id, ids in self.landing.by_entry().items()
+            if (entry := self.entries.get(entry_id)) and not entry.is_active
+        }
+
     def settle(self, entries: Iterable[Entry], changes: Iterable[Change] = ()) -> None:
         """Take over what was decided about entries: those that changed, and what happened to them."""
         for entry in entries:

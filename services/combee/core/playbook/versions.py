@@ -105,7 +105,11 @@ def after_update(
     audit = retention.audit(result, draft.landed())
     answered = {reflection.offset for reflection in result.seen} if plan.reason == "revoke" else ()
     again = [asked for asked in current.again if asked.offset not in answered]
-    unheard = draft.unheard
+    waits = {entry.id for entry in current.entries if not entry.is_active}
+    is_less = any(rule.version > plan.base_version for rule in current.revocations)
+    unheard = draft.unheard.union(
+        *(ids for entry_id, ids in draft.kept_back().items() if is_less or entry_id in waits)
+    )
     if _is_outdated(current, update, holds):
         draft.note("dropped", "", "what it rewrote has changed: its reflections are asked about again")
         unheard = {one.reflection_id for one in result.seen if one.ok}.difference(gone)

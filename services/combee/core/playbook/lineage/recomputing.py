@@ -8,7 +8,8 @@ An entry that comes out as it did with the revoked reflections is taken as it wa
 What an operation adds or rewrites stays if another reflection says all of it word for word. Some cases cannot be
 known without a model (``Mixed``): the words of another operation that rests on revoked *and* on other reflections,
 and those of an entry that is gone, which others say by a check call's word alone. They are dropped, and a model is
-asked about the other reflections again, unless they have expired.
+asked about the other reflections again, unless they have expired. So it is about what a check call found in an entry
+that agents were shown and that waits now.
 """
 
 from collections import defaultdict
@@ -341,6 +342,7 @@ class Recomputation:
         )
         self.next_id = max(self.next_id, draft.next_id)
         self._mixed += prepared.mixed({entry.content: entry.id for entry in mine})
+        self._mixed += prepared.kept_back(draft.kept_back(), union(*recorded.kept_back().values()))
         # Nobody repeats what agents are shown: it does not expire.
         shown = {entry.id for entry in after.entries if entry.is_active}
         expired = [change.entry_id for change in draft.changes if change.kind == "expire"]
@@ -404,6 +406,18 @@ class _Prepared:
                 yield replace(mixed, entry_ids=union(mixed.entry_ids, [contents[operation.content]]))
             elif mixed.fate == "dropped" or self._is_text:
                 yield mixed
+
+    def kept_back(self, waits: Mapping[str, Sequence[str]], waited: Collection[str]) -> Iterator[Mixed]:
+        """Yield what a model found in entries that wait now, by entry, but what ``waited`` when it was recorded.
+
+        Agents were shown it in the words of these entries: its own may have all the support that it needs.
+        """
+        for entry_id, ids in waits.items() if learns(self.whole.barred) else ():
+            again = self._places([one for one in ids if one not in waited and not self._has_expired([one])])
+            if self.whole.asked.issuperset(again):
+                self.whole.pending |= dict.fromkeys(again)
+            else:
+                yield self._lost(OperationKind.ADD, (entry_id,), ids, "again", again)
 
     @property
     def _is_text(self) -> bool:
@@ -506,18 +520,28 @@ class _Prepared:
 
     def _doubt(self, operation: Operation, again: tuple[Asked, ...], *, is_dropped: bool) -> None:
         known = self.placed.get(operation.content) or self.ids.get(operation.content)
-        mixed = Mixed(
+        entry_ids = operation.entry_ids or ((known,) if known else ())
+        fate: Fate = "dropped" if is_dropped else "again" if again else "stays"
+        mixed = self._lost(operation.kind, entry_ids, operation.evidence, fate, () if is_dropped else again)
+        self._doubtful.append((operation, mixed))
+
+    def _lost(
+        self,
+        kind: OperationKind,
+        entry_ids: tuple[str, ...],
+        evidence: Iterable[str],
+        fate: Fate,
+        again: tuple[Asked, ...],
+    ) -> Mixed:
+        return Mixed(
             line=self.recorded.plan.playbook,
             sequence=self.recorded.plan.sequence,
-            kind=operation.kind.value,
-            entry_ids=operation.entry_ids or ((known,) if known else ()),
-            revoked=tuple(
-                reflection_id for reflection_id in operation.evidence if reflection_id in self.gone
-            ),
-            fate="dropped" if is_dropped else "again" if again else "stays",
-            again=() if is_dropped else again,
+            kind=kind.value,
+            entry_ids=entry_ids,
+            revoked=tuple(reflection_id for reflection_id in evidence if reflection_id in self.gone),
+            fate=fate,
+            again=again,
         )
-        self._doubtful.append((operation, mixed))
 
     def _again(self, operation: Operation) -> Operation:
         """Return an operation on entries that are gone as an addition: its own evidence supports its words."""
