@@ -789,3 +789,19 @@ def test_what_entries_of_a_revoked_source_evicted_comes_back() -> None:
     evicted = versions.after_update(full, made[1], budget_tokens=PLENTY, now_ms=0)
     assert RULE not in [one.content for one in evicted.entries]
     assert [one.content for one in without(["r-1", "r-5"], *made).entries] == [RULE, OTHER_RULE]
+
+
+def test_who_taught_the_first_whole_text_next_to_a_revoked_source_is_asked_again() -> None:
+    """The text went, with all that was learned since, and nobody was asked."""
+    made, book = list[Update](), empty("p")
+    for seen, content in (([1, 2], "Pay twice, be brief"), ([3], "Pay twice, be brief, sign")):
+        evidence = tuple(f"r-{n}" for n in seen)
+        operation = op(UPDATE if made else ADD, content, *["calc-00001"] * bool(made), evidence=evidence)
+        one = update(book, operation, seen=seen)
+        plan = one.plan.model_copy(update={"settings": PlanSettings(holds="components", method="gepa")})
+        made.append(one.model_copy(update={"plan": plan}))
+        book = versions.after_update(book, made[-1], budget_tokens=PLENTY, now_ms=0)
+    left = without(["r-1"], *made)
+    assert (left.entries, [one.fate for one in left.mixed]) == ((), ["again", "again"])
+    asked = [place for one in left.mixed for place in one.again]
+    assert without(["r-1"], *made, asked=asked).again == (*asked,)

@@ -198,7 +198,8 @@ class Recomputation:
                 if entry.id in out
             ]
             entries = tuple(entry for entry in entries if entry.id not in out)
-        shown = self.entries.keys() | self._merged_away
+        # A whole text is gone at once where its reflections are asked about again.
+        shown = known.keys() | self.entries.keys() | self._merged_away
         return Recomputed(
             entries=entries,
             next_id=max(self.next_id, self.recorded.next_id),
