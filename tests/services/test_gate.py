@@ -157,6 +157,13 @@ async def test_what_a_rejected_batch_has_reworded_may_be_said_again() -> None:
     assert contents(await sent(deployment, update(3, reworded[1]))) == ["lesson 1 in full"]
 
 
+async def test_what_no_batch_made_is_not_undone_with_the_batches_of_a_rejected_candidate() -> None:
+    deployment = deployment_with("evaluate")
+    await send(deployment, batch(1), verdict(1, 0), batch(2), verdict(2, 1, accepts=False))
+    newest = await sent(deployment, batch(3), verdict(4, 1, accepts=False))
+    assert (contents(newest), newest.origin, newest.rejected) == (["lesson 1"], "revoke", ())
+
+
 async def test_a_rejected_reflection_never_counts_again() -> None:
     deployment = deployment_with("evaluate")
     again = update(3, add("lesson 2 in other words", "r-2"))

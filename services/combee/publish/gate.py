@@ -173,10 +173,9 @@ def rejection(basis: Basis, gate: Gate) -> Command | None:
         # What is taken back already would be taken back, and judged, again and again.
         gone = frozenset(basis.current(name).revoked)
         ids = tuple(one for one in ids if one not in gone)
+    reasons = {"consolidate"} if ids else {"consolidate", "revoke"}
     if verdict.judge != PERSON or not ids:
-        for before, made in _without_news(
-            basis, production, candidate, {"consolidate", "" if ids else "revoke"}
-        ):
+        for before, made in _without_news(basis, production, candidate, reasons):
             updates = _updates(basis, before, made)
             if changed := rejecting.changed_since(updates, before, made, basis.current(name)):
                 versions = {"version": made.version, "base_version": before.version}
