@@ -103,7 +103,7 @@ async def test_an_odd_reply_meets_its_fate_and_shows_no_key(
     server: FakeOpenAI, build: Build, odd: str
 ) -> None:
     server.always, fate = ODD[odd]
-    model = build(give_up_after_s=0, timeout_s=0.5, max_reply_bytes=100_000)
+    model = build(give_up_after_s=0, timeout_s=2.0, max_reply_bytes=100_000)
     assert await fate_of(model, server) == fate
     assert KEY not in str(model.trouble)
 
