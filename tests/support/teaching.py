@@ -66,6 +66,11 @@ class Teaching:
                 )
             )
 
+    def read(self, version: Playbook, *ids: str) -> None:
+        """Let the agents of all that was said have been shown these entries of a version, all by default."""
+        shown = Shown(version=version.version, entry_ids=ids or tuple(one.id for one in version.entries))
+        self.batch = [one.model_copy(update={"shown": shown}) for one in self.batch]
+
     def learn(
         self,
         *operations: Mapping[str, Any],

@@ -23,7 +23,7 @@ from combee.core.playbook.comparison import Comparison
 from combee.core.playbook.versions import empty
 from combee.core.text.forms import printable
 from combee.log.commands.playbook import Candidate, Commands, PreparedCommand
-from combee.log.history import all_labels
+from combee.log.history import all_labels, labels_of
 from combee.log.reports.gate import GateReport, gate_report, judgement_text, verdict_text
 from combee.process.settings.loading import Settings
 from combee_schemas.playbook import LATEST, PRODUCTION
@@ -125,7 +125,7 @@ def _promote(
 async def _compared(settings: Settings, name: str, label: str, ref: str) -> Comparison:
     async with open_log(settings) as (log, _):
         newer = await resolve_version(log, name, ref)
-        known = {pointer.label: pointer for pointer in await all_labels(log) if pointer.playbook == name}
+        known = await labels_of(log, name)
         if label == PRODUCTION and gate_of(known) is not None:
             past = f"'combee playbook promote {name} {label} {newer.version}' moves the label past its judges"
             raise FatalError(f"version {newer.version} of {name} is no candidate at its gate: {past}")

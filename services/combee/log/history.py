@@ -173,6 +173,11 @@ async def all_labels(log: Log) -> list[Label]:
     return sorted(by_key.values(), key=lambda label: (label.playbook, label.label))
 
 
+async def labels_of(log: Log, name: str) -> dict[str, Label]:
+    """Return the present labels of a playbook by their names."""
+    return {label.label: label for label in await all_labels(log) if label.playbook == name}
+
+
 # ---- the newest batches
 
 

@@ -7,14 +7,14 @@ from combee.adapters.ports import Clock, LanguageModel, Log, PoisonError
 from combee.cli.shared.sending import commands_on
 from combee.core.formats.intake import Item, Sample, verdict
 from combee.core.formats.items import learned_id, own_id, unproven_ids, unvouched_ids
-from combee.core.gate.gate import label_read, labels_by_playbook
+from combee.core.gate.gate import label_read
 from combee.core.methods import ace
 from combee.core.methods.method import Method
 from combee.core.names.sources import Signer, declared
 from combee.core.playbook.shown import shown, shown_to
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
 from combee.core.playbook.versions import empty
-from combee.log.history import History, all_labels
+from combee.log.history import History, labels_of
 from combee.log.inspection.learned import (
     Progress,
     Report,
@@ -50,6 +50,7 @@ class Learning:
         signer: Signer | None = None,
     ) -> None:
         self._log = log
+        self._history = History(log)
         self._signer = signer
         self._method = method
         self._model = model
@@ -149,23 +150,22 @@ class Learning:
         async with asyncio.TaskGroup() as group:
             for sample in (item for item in items if isinstance(item, Sample)):
                 await self._slots.acquire()
-                read = await self._read_by_agents(tracker.newest or empty(sample.playbook))
-                task = group.create_task(self._answer(sample, read))
+                task = group.create_task(self._answer(sample, tracker.newest or empty(sample.playbook)))
                 task.add_done_callback(lambda _: self._slots.release())
 
     async def _read_by_agents(self, newest: Playbook) -> Playbook:
         """Return the version that agents read; without one, the empty version."""
-        labels = labels_by_playbook(await all_labels(self._log)).get(newest.name, {})
-        production = labels.get(PRODUCTION)
+        production = (await labels_of(self._log, newest.name)).get(PRODUCTION)
         if label_read(NO_LABEL, production, newest) == LATEST:
             return newest
         number = production.version if production else 0
-        return await History(self._log).exactly(newest.name, number, newest) or empty(newest.name)
+        return await self._history.exactly(newest.name, number, newest) or empty(newest.name)
 
-    async def _answer(self, sample: Sample, playbook: Playbook) -> None:
-        """Answer a sample with a playbook and publish the trace."""
+    async def _answer(self, sample: Sample, newest: Playbook) -> None:
+        """Answer a sample with the version that agents read, and publish the trace."""
         if self._model is None:
             raise PoisonError("samples need a model to answer them")
+        playbook = await self._read_by_agents(newest)
         try:
             reply = await self._model.ask(self._method.answer_prompt(playbook, sample.question))
         except PoisonError as error:

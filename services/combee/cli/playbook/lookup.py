@@ -6,7 +6,7 @@ from combee.adapters.ports import FatalError, Log
 from combee.cli.shared.log import open_log
 from combee.core.commands import absence, is_deleted, no_version
 from combee.core.gate.gate import label_read, labels_by_playbook
-from combee.log.history import History, all_labels, newest_playbook, newest_snapshots
+from combee.log.history import History, all_labels, labels_of, newest_playbook, newest_snapshots
 from combee.process.settings.loading import Settings
 from combee_schemas.base import playbook_of
 from combee_schemas.playbook import LATEST, NO_LABEL, PRODUCTION, Playbook
@@ -61,8 +61,7 @@ async def _read_by_agents(log: Log, name: str) -> str:
     FatalError
         If no version has passed the playbook's gate yet.
     """
-    known = {label.label: label for label in await all_labels(log) if label.playbook == name}
-    production = known.get(PRODUCTION)
+    production = (await labels_of(log, name)).get(PRODUCTION)
     label = label_read(NO_LABEL, production, await newest_playbook(log, name))
     if label == PRODUCTION and not (production and production.version):
         raise FatalError(

@@ -98,7 +98,7 @@ class Rules:
     quorum: int = 0
     """Proven sources that a lesson needs before agents see it, and any change; 0: additions need none."""
     probation: int = 1
-    """Reflections that a lesson needs before agents see it, whoever says it."""
+    """Reflections, of any sources, that a lesson needs before agents see it."""
     several: bool = False
     """Whether the playbook has several sources; else reflections alone are asked for."""
     may_be_several: bool = False
@@ -773,13 +773,6 @@ def barred(playbook: Playbook, update: Update) -> tuple[str, ...]:
     return union(playbook.revoked, later) if sources else playbook.revoked
 
 
-def recognising(seen: Iterable[Seen], settings: PlanSettings) -> dict[str, str]:
-    """Return the proven names of the reflections that only a model takes to say an entry."""
-    seen = tuple(seen)
-    unsure, names = unsure_of(seen, rules_of(settings)), names_of(seen, names_counted(settings))
-    return {one: name for one, name in names.items() if one in unsure and name != UNPROVEN}
-
-
 def with_sources(
     entries: Iterable[Entry], update: Update, landed: Mapping[str, Collection[str]]
 ) -> tuple[Entry, ...]:
@@ -787,14 +780,21 @@ def with_sources(
 
     ``landed`` are the reflections of the batch, by entry, that it rests on; no others name anybody.
     """
-    seen, settings = update.result.seen, update.plan.settings
-    names = {"sources": supporting(seen, settings), "recognised": recognising(seen, settings)}
+    seen, rules = update.result.seen, rules_of(update.plan.settings)
+    names, unsure = names_of(seen, rules.names), unsure_of(seen, rules)
 
     def named(entry: Entry) -> Entry:
-        here = [one for one in entry.evidence if one in landed.get(entry.id, ())]
-        new = {field: [known[one] for one in here if one in known] for field, known in names.items()}
-        known = {field: last_sources(getattr(entry, field), ones) for field, ones in new.items() if ones}
-        return entry.model_copy(update=known) if known else entry
+        here = frozenset(landed.get(entry.id, ()))
+        new = [one for one in entry.evidence if one in here and one in names] if here else []
+        said = [names[one] for one in new if one not in unsure]
+        recognised = [names[one] for one in new if one in unsure and names[one] != UNPROVEN]
+        if not (said or recognised):
+            return entry
+        update = {
+            "sources": last_sources(entry.sources, said),
+            "recognised": last_sources(entry.recognised, recognised),
+        }
+        return entry.model_copy(update=update)
 
     return tuple(map(named, entries))
 

@@ -164,12 +164,17 @@ def applied(
     ids: Mapping[str, str] = NO_IDS,
     free_from: int = 0,
 ) -> Applied:
-    """Return what a batch makes of ``current``, with all evidence; the other parameters: as for ``drafted``."""
+    """Return what a batch makes of ``current``, with all evidence.
+
+    ``budget_tokens``: if its manifest does not state the token budget. The others are for applying it again, to other
+    entries. ``holds``: the kind of content after the batch; None: it follows from ``current``. ``gone``: reflections
+    that do not count; None: those that ``current`` bars. ``ids``: ids of added entries by their content.
+    ``free_from``: the first free id number when the batch was first applied; 0: that of ``current``.
+    """
     settings = update.plan.settings
     current = without_claims(current, settings.trust)
     holds = holds or holds_after(current, settings.holds)
     budget = budget_of(current, settings.playbook_tokens or budget_tokens)
-    gone = barred(current, update) if gone is None else gone
     screen, draft = _screened(
         current, update, holds=holds, gone=gone, budget_tokens=budget, ids=ids, free_from=free_from
     )
@@ -218,29 +223,12 @@ def edited(base: Playbook, operations: Sequence[Operation], *, budget_tokens: in
     return draft, *finish(base, draft, budget_tokens, parts_if_several(base), base.holds)
 
 
-def drafted(
-    base: Playbook,
-    update: Update,
-    *,
-    holds: Holds | None = None,
-    gone: Sequence[str] | None = None,
-    budget_tokens: int = NO_BUDGET,
-    ids: Mapping[str, str] = NO_IDS,
-    free_from: int = 0,
-) -> Draft:
-    """Return the draft of a batch's result on ``base``, before ``trust`` reviews it and entries are evicted.
-
-    ``holds``: the kind of content after the batch; None: it follows from ``base``. ``gone``: reflections that do not
-    count; None: those that ``base`` bars. ``ids``: ids of added entries by their content. ``free_from``: the first
-    free id number when the batch was first applied; 0: that of ``base``.
-    """
-    base = without_claims(base, update.plan.settings.trust)
-    holds = holds or holds_after(base, update.plan.settings.holds)
-    gone = barred(base, update) if gone is None else gone
-    _, draft = _screened(
-        base, update, holds=holds, gone=gone, budget_tokens=budget_tokens, ids=ids, free_from=free_from
-    )
-    return draft
+def drafted(base: Playbook, update: Update) -> Draft:
+    """Return the draft of a batch's result on ``base``, before ``trust`` reviews it and entries are evicted."""
+    settings = update.plan.settings
+    base = without_claims(base, settings.trust)
+    holds = holds_after(base, settings.holds)
+    return _screened(base, update, holds=holds, budget_tokens=NO_BUDGET)[1]
 
 
 def _screened(
@@ -248,13 +236,13 @@ def _screened(
     update: Update,
     *,
     holds: Holds,
-    gone: Sequence[str],
+    gone: Sequence[str] | None = None,
     budget_tokens: int,
     ids: Mapping[str, str] = NO_IDS,
     free_from: int = 0,
 ) -> tuple[Screen, Draft]:
     """Return a batch's screen, and the draft of what it admits without the operations for another kind of content."""
-    result = update.result
+    result, gone = update.result, barred(base, update) if gone is None else gone
     screen = Screen.of(base, update, gone, holds)
     is_fit = holds == update.plan.settings.holds and not _is_outdated(base, update, holds)
     fitting = result.operations if is_fit else ()

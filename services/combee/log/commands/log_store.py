@@ -7,7 +7,7 @@ from combee.adapters.ports import Log, Outgoing
 from combee.core.commands import has_taken_effect, is_about_a_label, subject
 from combee.core.playbook.versions import empty
 from combee.log.commands.playbook import Effect, Sent
-from combee.log.history import History, all_labels, branches_of, newest_snapshot
+from combee.log.history import History, branches_of, labels_of, newest_snapshot
 from combee_schemas import topics
 from combee_schemas.command import Command
 from combee_schemas.dead_letter import DeadLetter
@@ -35,7 +35,7 @@ class LogStore:
         return await branches_of(self._log, name)
 
     async def labels(self, name: str) -> Mapping[str, Label]:
-        return {label.label: label for label in await all_labels(self._log) if label.playbook == name}
+        return await labels_of(self._log, name)
 
     async def write(self, *outgoing: Outgoing) -> Sequence[int]:
         for topic in (topics.HISTORY, topics.LABELS, topics.DEAD_LETTERS):

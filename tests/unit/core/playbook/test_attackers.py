@@ -20,7 +20,6 @@ from combee.core.text.figures import _figures_of_long
 from combee.core.text.similarity import lessons
 from combee.core.text.similarity.wording import of_long
 from combee.sdk.view import PlaybookView
-from combee_schemas.base import Shown
 from combee_schemas.plan import PlanSettings, Probation
 from combee_schemas.playbook import Playbook, Revocation
 from combee_schemas.reflection import Reflection
@@ -154,8 +153,7 @@ def test_who_was_shown_an_entry_before_it_said_a_lesson_finds_that_lesson_though
     teaching.learn(op("REMOVE", "", own))
     assert VICTIM not in teaching.shown()
     teaching.say(VICTIM, "abcd")
-    shown = Shown(version=read.version, entry_ids=tuple(entry.id for entry in read.entries))
-    teaching.batch = [one.model_copy(update={"shown": shown}) for one in teaching.batch]
+    teaching.read(read)
     teaching.learn()
     assert VICTIM in teaching.shown()
 
@@ -261,9 +259,8 @@ def test_whose_agent_repeats_what_it_was_shown_outvotes_nobody() -> None:
     teaching = Teaching(rules=TEAM)
     teaching.say(contrary, "x")
     teaching.learn()
-    shown = Shown(version=teaching.playbook.version, entry_ids=(teaching.id_of(contrary),))
     teaching.say(contrary, "bcd")
-    teaching.batch = [one.model_copy(update={"shown": shown}) for one in teaching.batch]
+    teaching.read(teaching.playbook, teaching.id_of(contrary))
     teaching.say(VICTIM, "a")
     teaching.learn(against=contrary)
     assert teaching.shown() == {VICTIM, contrary}
@@ -578,12 +575,11 @@ def test_words_whose_only_source_does_not_count_keep_no_lesson_back_that_a_check
     if how == "an echo":
         teaching.say(PARAPHRASE, "x")
         teaching.learn()
-        own = teaching.id_of(PARAPHRASE)
-        shown = Shown(version=teaching.playbook.version, entry_ids=(own,))
+        read, own = teaching.playbook, teaching.id_of(PARAPHRASE)
         teaching.say(ORDER, "x", harmful=[own])
         teaching.learn(op("REMOVE", "", own))
         teaching.say(PARAPHRASE, "x")
-        teaching.batch = [one.model_copy(update={"shown": shown}) for one in teaching.batch]
+        teaching.read(read, own)
     elif how == "its advice alone":
         teaching.say("Request the purchase's number before all else", "x", advice=PARAPHRASE)
     else:

@@ -74,6 +74,20 @@ def without(
     return book.result(budget_tokens=PLENTY)
 
 
+def whole_texts(*taught: tuple[Sequence[int], str]) -> list[Update]:
+    """Return the batches in which reflections teach one text after another, of one component."""
+    made, book = list[Update](), empty("p")
+    for seen, content in taught:
+        evidence = tuple(f"r-{n}" for n in seen)
+        operation = op(UPDATE if made else ADD, content, *["calc-00001"] * bool(made), evidence=evidence)
+        one = update(book, operation, seen=seen)
+        plan = one.plan.model_copy(update={"settings": PlanSettings(holds="components", method="gepa")})
+        made.append(one.model_copy(update={"plan": plan}))
+        book = versions.after_update(book, made[-1], budget_tokens=PLENTY, now_ms=0)
+    assert [entry.id for entry in book.entries] == ["calc-00001"]
+    return made
+
+
 def said_again() -> tuple[Update, Update]:
     """Return a batch in which one source teaches a rule, and one in which others say it, too."""
     base = empty("p")
@@ -261,15 +275,7 @@ def test_a_consolidation_of_revoked_words_neither_keeps_them_nor_takes_the_words
 def test_a_whole_text_that_rests_on_a_revoked_one_is_asked_about_again_unless_it_has_expired(
     retained_from: int, text: str, fates: list[str]
 ) -> None:
-    made, book = list[Update](), empty("p")
-    for seen, content in (([2], "Be brief"), ([1, 3], "Be brief, pay twice"), ([4], LAST)):
-        evidence = tuple(f"r-{n}" for n in seen)
-        operation = op(UPDATE if made else ADD, content, *["calc-00001"] * bool(made), evidence=evidence)
-        one = update(book, operation, seen=seen)
-        plan = one.plan.model_copy(update={"settings": PlanSettings(holds="components", method="gepa")})
-        made.append(one.model_copy(update={"plan": plan}))
-        book = versions.after_update(book, made[-1], budget_tokens=PLENTY, now_ms=0)
-    assert [entry.id for entry in book.entries] == ["calc-00001"]
+    made = whole_texts(([2], "Be brief"), ([1, 3], "Be brief, pay twice"), ([4], LAST))
     left = without(["r-1"], *made, retained_from=retained_from)
     assert ([entry.content for entry in left.entries], [one.fate for one in left.mixed]) == ([text], fates)
 
@@ -793,14 +799,7 @@ def test_what_entries_of_a_revoked_source_evicted_comes_back() -> None:
 
 def test_who_taught_the_first_whole_text_next_to_a_revoked_source_is_asked_again() -> None:
     """The text went, with all that was learned since, and nobody was asked."""
-    made, book = list[Update](), empty("p")
-    for seen, content in (([1, 2], "Pay twice, be brief"), ([3], "Pay twice, be brief, sign")):
-        evidence = tuple(f"r-{n}" for n in seen)
-        operation = op(UPDATE if made else ADD, content, *["calc-00001"] * bool(made), evidence=evidence)
-        one = update(book, operation, seen=seen)
-        plan = one.plan.model_copy(update={"settings": PlanSettings(holds="components", method="gepa")})
-        made.append(one.model_copy(update={"plan": plan}))
-        book = versions.after_update(book, made[-1], budget_tokens=PLENTY, now_ms=0)
+    made = whole_texts(([1, 2], "Pay twice, be brief"), ([3], "Pay twice, be brief, sign"))
     left = without(["r-1"], *made)
     assert (left.entries, [one.fate for one in left.mixed]) == ((), ["again", "again"])
     asked = [place for one in left.mixed for place in one.again]

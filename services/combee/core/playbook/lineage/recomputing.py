@@ -285,11 +285,15 @@ class Recomputation:
         """Return which entries have no room in a version; those who are revoked have no part of it."""
         if version.holds != "entries":
             return frozenset()
+        weighs = rules_of(self._settings).weighs
+        bounds = parts(self._as_barred(version)) if weighs else UNBOUNDED
+        return frozenset(evictions(entries, budget_of(version, tokens), None, version.sections, bounds))
+
+    def _as_barred(self, version: Playbook) -> Playbook:
+        """Return a version as if the sources that are revoked had never taught."""
         sources = barred_sources(self.barred)
         taught_by = tuple(source for source in version.taught_by if source.name not in sources)
-        weighs = rules_of(self._settings).weighs
-        bounds = parts(version.model_copy(update={"taught_by": taught_by})) if weighs else UNBOUNDED
-        return frozenset(evictions(entries, budget_of(version, tokens), None, version.sections, bounds))
+        return version.model_copy(update={"revocations": self.barred.revocations, "taught_by": taught_by})
 
     def _align(self, version: Playbook) -> None:
         """Give entries the ids under which a version says the same: what comes later names these."""
@@ -323,14 +327,8 @@ class Recomputation:
             return self.entries
         recorded, _, foreseen = applied(before, update, budget_tokens=NO_BUDGET)
         prepared = _Prepared(self, before, update, gone, recorded.placed)
-        sources = barred_sources(self.barred)
-        base = before.model_copy(
-            update={
-                "entries": tuple(prepared.entries.values()),
-                "next_id": self.next_id,
-                "revocations": self.barred.revocations,
-                "taught_by": tuple(source for source in before.taught_by if source.name not in sources),
-            }
+        base = self._as_barred(before).model_copy(
+            update={"entries": tuple(prepared.entries.values()), "next_id": self.next_id}
         )
         draft, _, mine = applied(
             base,
@@ -388,10 +386,13 @@ class _Prepared:
     known: list[Known] = field(default_factory=list)
     _doubtful: list[tuple[Operation, Mixed]] = field(default_factory=list)
     _was: dict[str, Entry] = field(default_factory=dict)
+    _offsets: dict[str, int] = field(default_factory=dict)
+    """Of the batch's reflections."""
     update: Update = field(init=False)
 
     def __post_init__(self) -> None:
         self._was = {entry.id: entry for entry in self.before.entries}
+        self._offsets = {seen.reflection_id: seen.offset for seen in self.recorded.result.seen}
         self.entries = dict(self.whole.entries)
         self.entries |= {entry_id: self._begun(entry) for entry_id, entry in self.entries.items()}
         operations = tuple(self._operations())
@@ -502,20 +503,15 @@ class _Prepared:
         return entry is not None and same_lesson(entry.content, operation.content)
 
     def _has_expired(self, ids: Collection[str]) -> bool:
-        offsets = {seen.reflection_id: seen.offset for seen in self.recorded.result.seen}
-        return any(
-            offsets.get(reflection_id, self.whole.retained_from) < self.whole.retained_from
-            for reflection_id in ids
-        )
+        first = self.whole.retained_from
+        return any(self._offsets.get(reflection_id, first) < first for reflection_id in ids)
 
     def _places(self, ids: Collection[str]) -> tuple[Asked, ...]:
         """Return where reflections of the batch stand; nothing unless all are known."""
-        offsets = {seen.reflection_id: seen.offset for seen in self.recorded.result.seen}
-        at = self.recorded.manifest_offset
         places = tuple(
-            Asked(offset=offsets[reflection_id], manifest_offset=at)
+            Asked(offset=self._offsets[reflection_id], manifest_offset=self.recorded.manifest_offset)
             for reflection_id in ids
-            if reflection_id in offsets
+            if reflection_id in self._offsets
         )
         return places if len(places) == len(ids) else ()
 
@@ -553,7 +549,7 @@ class _Prepared:
         return added(operation, self._was)
 
     def _apart(self, operation: Operation) -> Operation:
-        """Return a rewrite of another lesson than the one that is there now as an addition next to this."""
+        """Return a rewrite of words that its entry does not have now as an addition: the entry keeps its own."""
         now = self.entries.get(next(iter(operation.entry_ids), ""))
         is_rewrite = operation.kind == OperationKind.UPDATE and not self._is_text
         if now is None or not (is_rewrite and self._says_another(now.id)):

@@ -1,7 +1,6 @@
 """What a person rejects of a candidate: it is taken out of the playbook, and is not learned again; pure."""
 
 from collections.abc import Collection, Iterable, Mapping
-from itertools import chain
 
 from combee.core.names.sources import counted_name
 from combee.core.playbook.budget import budget_of, evictions
@@ -153,7 +152,7 @@ def without_entries(
         if is_named or not ids
     )
     # What a judge rejects takes no place of what a person did.
-    in_order = (current.rejected, rejected) if is_named else (rejected, current.rejected)
+    all_rejected = (*current.rejected, *rejected) if is_named else (*rejected, *current.rejected)
     entries, changes = {entry.id: entry for entry in current.entries}, list[Change]()
     for entry_id in behind:
         now, before = entries.get(entry_id), was.get(entry_id)
@@ -184,7 +183,7 @@ def without_entries(
         update={
             "entries": tuple(entry for entry in kept if entry.id not in out),
             "changes": tuple(changes),
-            "rejected": tuple(chain(*in_order))[-REJECTED_KEPT:],
+            "rejected": all_rejected[-REJECTED_KEPT:],
         }
     )
 

@@ -14,7 +14,7 @@ from itertools import accumulate, islice
 from typing import Literal
 
 from combee.core.methods.checking import Checked, Rewrite
-from combee.core.names.sources import UNPROVEN, supporters
+from combee.core.names.sources import UNPROVEN, counted_name, supporters
 from combee.core.playbook.operations import MAX_DETAIL_CHARS, union
 from combee.core.playbook.results.echo import echoed, was_shown, without_echoes
 from combee.core.playbook.results.guards import MAX_CONFLICTS, Guarded, guarded, rewrites
@@ -233,10 +233,7 @@ class Coverage:
 
     @cached_property
     def _waiting(self) -> frozenset[int]:
-        """The places of statements that agents may not be shown, whoever says them in this batch.
-
-        These are entries that wait, and changes of entries, which need more than they can get here.
-        """
+        """The places of entries that wait, and of changes of entries: agents may not be shown what they say."""
         if not self.rules.weighs:
             return frozenset()
 
@@ -291,7 +288,7 @@ class Coverage:
 
         def suffices(place: int, lessons: Iterable[int]) -> bool:
             sources = [self.lessons[n].reflection.source for n in lessons if supports(n, place)]
-            names = [one.name if one and one.proven else UNPROVEN for one in sources]
+            names = [counted_name(source, self.rules.names) for source in sources]
             return Support(len(self.rules.counted(names)), len(names)).suffices(self.rules.to_add)
 
         return frozenset(place for place, lessons in resting.items() if not suffices(place, lessons))
@@ -400,9 +397,9 @@ class Coverage:
         said = {place for places in self.matches.values() for place in places}
 
         def may_count(place: int, at: int | None) -> bool:
-            return (
-                place in near if at is None else not self.rules.weighs or place in said or at in self.advised
-            )
+            if at is None:
+                return place in near
+            return not self.rules.weighs or place in said or at in self.advised
 
         by_figures = {frozenset(figures(self.lessons[n].text)): self.lessons[n].text for n in left}
         asked = tuple(
@@ -618,17 +615,14 @@ class Coverage:
         A source that says what waits supports it: else operations in a few other words would divide its sources.
         """
         said: dict[int, list[str]] = defaultdict(list)
-        for n, place in self.covering.items() if self.rules.weighs else ():
-            if place < len(self.base.entries) and place not in self._waiting:
+        entries = range(len(self.base.entries))
+        waiting = self._waiting.intersection(entries)
+        for n, place in self.covering.items():
+            if place in entries and place not in waiting:
                 continue  # agents are shown it
-            for other, match in self.matches[n].items():
+            for other in waiting.intersection(self.matches[n]):
                 is_other = not same_lesson(self.statements[place].text, self.statements[other].text)
-                if (
-                    other < len(self.base.entries)
-                    and other in self._waiting
-                    and is_other
-                    and match.by == "words"
-                ):
+                if is_other and self.matches[n][other].by == "words":
                     said[other].append(self.lessons[n].reflection.reflection_id)
         for place, evidence in sorted(said.items()):
             entry = self.base.entries[place]

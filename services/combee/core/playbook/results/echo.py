@@ -24,12 +24,14 @@ def without_echoes(
     shown = {reflection.reflection_id: reflection.shown for reflection in reflections if reflection.shown}
     if not shown:
         return tuple(operations), ()
+    known = _known_by(base)
     news: list[Operation] = []
     echoes: dict[str, tuple[str, ...]] = defaultdict(tuple)
     for operation in operations:
         fresh: list[str] = []
+        saying = known.saying(operation)
         for reflection_id in operation.evidence:
-            entry_id = echoed(base, operation, shown.get(reflection_id))
+            entry_id = known.shown(saying, shown.get(reflection_id))
             if entry_id:
                 echoes[entry_id] = union(echoes[entry_id], (reflection_id,))
             else:
