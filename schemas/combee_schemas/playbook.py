@@ -233,7 +233,8 @@ class Revocation(Value):
 
     rule: Text
     """``source:NAME``, ``id:ID``, ``text:WORDS``, ``since:``, ``until:`` or ``between:``; ``ids:COUNT`` for more ids
-    than a snapshot names."""
+    than a snapshot names. Of a rejection at the gate: ``candidate:VERSION``, with a source if it names one, and
+    ``batch:ID`` for batches without reflections of their own."""
     retained_from: FromReflections = 0
     """First retained offset of ``reflections`` at that time: earlier bodies had expired and cannot be asked about
     again."""

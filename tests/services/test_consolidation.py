@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from combee.adapters.ports import Embedded, PoisonError, PromptTooLongError, TransientError
+from combee.adapters.ports import Embedded, FatalError, PoisonError, PromptTooLongError, TransientError
+from combee.cli.replay.replaying import Replay
 from combee.cli.shared.sending import commands_on
 from combee.core.batching.plan import plan_hash
 from combee.core.batching.sizing.policy import iteration_of
@@ -16,6 +17,8 @@ from combee.core.playbook.shown import shown_to
 from combee.core.playbook.versions import InapplicableError, after_update, empty, made_by, origin_text
 from combee.log.inspection.audit import audit
 from combee.log.inspection.lineage import lineage
+from combee.publish import decide
+from combee.publish.basis import WaitsFor
 from combee_schemas import topics
 from combee_schemas.command import Command
 from combee_schemas.model import Prompt
@@ -137,7 +140,10 @@ async def test_a_rejected_consolidation_is_taken_back_and_bars_no_honest_lesson(
     assert (await audit(deployment.log)).good
 
 
-async def test_of_a_rejected_candidate_a_consolidation_goes_first_and_its_batches_are_judged_again() -> None:
+@pytest.mark.parametrize("by_whom", ["a judge", "a person"])
+async def test_a_judge_that_measures_has_a_consolidation_go_first_and_a_person_rejects_all(
+    by_whom: str,
+) -> None:
     deployment = await learned(gates=GatePolicy(judges=("evaluate",)))
     before = {entry.content for entry in ledger.latest(deployment.log).entries}
     await consolidated(deployment)
@@ -146,11 +152,19 @@ async def test_of_a_rejected_candidate_a_consolidation_goes_first_and_its_batche
         await deployment.until(lambda: len(ledger.versions(deployment.log)) == 3)
         await deployment.log.produce(outgoing(verdict(1, 0)))
         await deployment.until(lambda: places(deployment.log) == (1, 3))
-        await deployment.log.produce(outgoing(verdict(3, 1, accepts=False)))
-        await deployment.until(lambda: places(deployment.log) == (1, 4))
-    after = {entry.content for entry in ledger.latest(deployment.log).entries}
-    assert (len(after - before), before - after) == (3, set())
+        if by_whom == "a judge":
+            await deployment.log.produce(outgoing(verdict(3, 1, accepts=False)))
+            await deployment.until(lambda: places(deployment.log) == (1, 4))
+            after = {entry.content for entry in ledger.latest(deployment.log).entries}
+            assert (len(after - before), before - after) == (3, set())
+            await deployment.log.produce(outgoing(verdict(4, 1, accepts=False)))
+        else:
+            await deployment.log.produce(outgoing(command("reject", version=3, base_version=1)))
+        await deployment.until(lambda: places(deployment.log) == (1, 0))
+    assert {entry.content for entry in ledger.latest(deployment.log).entries} == before
     assert (await audit(deployment.log)).good
+    with pytest.raises(FatalError, match="was made by a rejection at the gate"):
+        await Replay(deployment.log, NAME, recorded=True, timeout_s=1).read()
 
 
 @pytest.mark.parametrize("merged", [PAGE, MERGED])
@@ -188,19 +202,65 @@ async def test_what_a_consolidation_has_united_since_production_is_apart_again(m
     assert (await audit(deployment.log)).good
 
 
-async def test_what_a_person_removed_of_a_consolidation_does_not_come_back_with_its_rejection() -> None:
+@pytest.mark.parametrize("content", ["", "A person's words.", MERGED], ids=["removed", "edited", "kept"])
+async def test_what_a_person_has_done_with_a_consolidation_stays_after_its_rejection(content: str) -> None:
+    """What it united comes back by no other id."""
     deployment = await learned(gates=GatePolicy(judges=("evaluate",)))
     made = await consolidated(deployment)
     (one,) = (entry for entry in made.entries if entry.content == MERGED)
-    removed = Operation(kind=OperationKind.REMOVE, section=one.section, content="", entry_ids=(one.id,))
+    kind = OperationKind.UPDATE if content else OperationKind.REMOVE
+    done = Operation(kind=kind, section=one.section, content=content, entry_ids=(one.id,))
     async with deployment.running():
         await deployment.log.produce(outgoing(verdict(1, 0)))
         await deployment.until(lambda: places(deployment.log) == (1, 2))
-        await deployment.log.produce(outgoing(command("edit", operations=(removed,), base_version=2)))
+        await deployment.log.produce(outgoing(command("edit", operations=(done,), base_version=2)))
         await deployment.until(lambda: len(ledger.versions(deployment.log)) == 3)
         await deployment.log.produce(outgoing(verdict(2, 1, accepts=False)))
         await deployment.until(lambda: places(deployment.log) != (1, 2))
-    assert [entry.content for entry in ledger.latest(deployment.log).entries] == [FEE]
+    left = {entry.content for entry in ledger.latest(deployment.log).entries}
+    assert left == {FEE, content} - {""}
+
+
+async def test_a_rejected_consolidation_stays_out_of_rollbacks_and_is_not_asked_for_at_once() -> None:
+    deployment = await grown(gates=GatePolicy(judges=("evaluate",)))
+    before = {entry.content for entry in ledger.latest(deployment.log).entries}
+    async with deployment.running():
+        await deployment.until(lambda: over(deployment))
+        await deployment.log.produce(outgoing(verdict(1, 0)))
+        await deployment.until(lambda: places(deployment.log) == (1, 2))
+        await deployment.log.produce(outgoing(verdict(2, 1, accepts=False)))
+        await deployment.until(lambda: len(ledger.versions(deployment.log)) == 3)
+        await deployment.log.produce(outgoing(command("rollback", version=2)))
+        await deployment.until(lambda: len(ledger.versions(deployment.log)) == 4)
+        await deployment.until(lambda: not ledger.behind(deployment.log))
+    assert made_by(ledger.versions(deployment.log)[1]) == "automatic consolidation"
+    assert {entry.content for entry in ledger.latest(deployment.log).entries} == before
+    assert [batch.plan.reason for batch in ledger.batches(deployment.log)].count("consolidate") == 1
+
+
+async def test_a_consolidation_that_is_rejected_while_a_fork_is_on_its_way_is_not_on_the_branch() -> None:
+    line, branch = f"{NAME}@b", Command(command_id="b", playbook=NAME, kind="branch", branch="b")
+    deployment = await learned(gates=GatePolicy(judges=("evaluate",)))
+    before = {entry.content for entry in ledger.latest(deployment.log).entries}
+    await consolidated(deployment)
+    async with deployment.running(["shuffle"]):
+        await deployment.log.produce(outgoing(branch))
+        await deployment.until(lambda: bool(ledger.batches(deployment.log, line)))
+
+    def later(*_: object) -> WaitsFor:
+        """Leave an update for the next session."""
+        return "predecessor"
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(decide, "decide_update", later)
+        async with deployment.running(["publish"]):
+            await deployment.log.produce(outgoing(verdict(1, 0)))
+            await deployment.until(lambda: places(deployment.log) == (1, 2))
+            await deployment.log.produce(outgoing(verdict(2, 1, accepts=False)))
+            await deployment.until(lambda: len(ledger.versions(deployment.log)) == 3)
+    async with deployment.running(["publish"]):
+        await deployment.until(lambda: bool(ledger.versions(deployment.log, line)))
+    assert {entry.content for entry in ledger.latest(deployment.log, line).entries} == before
 
 
 async def test_learning_goes_on_after_a_consolidation() -> None:
@@ -310,9 +370,9 @@ def over(deployment: Deployment) -> bool:
     return len(ledger.versions(deployment.log)) == 2 and not ledger.behind(deployment.log)
 
 
-async def grown() -> Deployment:
+async def grown(**settings: Any) -> Deployment:
     """Return a deployment whose playbook has grown enough to be consolidated by itself, from now on."""
-    deployment = await learned(budget_tokens=BUDGET, embedder=SimulatedEmbedder())
+    deployment = await learned(budget_tokens=BUDGET, embedder=SimulatedEmbedder(), **settings)
     deployment.settings = deployment.settings.model_copy(update={"consolidate_above": 0.5})
     return deployment
 

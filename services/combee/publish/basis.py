@@ -356,6 +356,6 @@ class Basis:
 
     def remainder(self, version: Playbook, barred: Playbook) -> Recomputed | None:
         """Return a version recomputed without the reflections revoked in ``barred``; None: nothing is revoked."""
-        if not barred.revoked:
+        if not barred.revocations:
             return None
         return self.read(Remainder(version.name, version.version, version, barred))

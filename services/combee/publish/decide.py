@@ -110,7 +110,8 @@ def _fork(basis: Basis, update: Update, branch: Branch) -> PublishDecision:
     line, playbook = basis.current(update.plan.playbook), basis.current(branch.of)
     forked = basis.with_revoked(basis.retained_version(playbook, branch.version))
     barred = with_revocations_of(playbook, line)
-    is_clean = set(barred.revoked) <= set(forked.revoked)
+    rules, known = ({each.rule for each in line.revocations} for line in (barred, forked))
+    is_clean = rules <= known and set(barred.revoked) <= set(forked.revoked)
     version = executing.after_fork(
         line,
         update,

@@ -3,7 +3,6 @@
 Publish is the writer of labels and of versions. So it also decides about them, and writes both in one transaction.
 """
 
-from collections.abc import Collection, Iterator
 from dataclasses import replace
 from functools import partial
 
@@ -23,9 +22,6 @@ from combee_schemas.command import Command
 from combee_schemas.gate import Verdict
 from combee_schemas.playbook import CANDIDATE, PRODUCTION, Playbook, label_key
 from combee_schemas.scan import Update
-
-BEGINS_ANEW = frozenset({"import", "rollback", "adopt", "delete"})
-"""Origins of versions that have their entries from elsewhere."""
 
 
 def decide_verdict(basis: Basis, verdict: Verdict) -> PublishDecision:
@@ -121,8 +117,7 @@ def _concluded(basis: Basis, gate: Gate) -> PublishDecision:
     if outcome == "rejected":
         command = rejection(basis, gate)
         if command is not None and command.kind == "reject":
-            is_named = bool(gate.candidate and gate.candidate.verdicts[-1].entry_ids)
-            made = (_without_entries(basis, command, is_named=is_named),)
+            made = (_without_entries(basis, command),)
         elif command is not None:
             made = versions_after(basis, command)
             taken_back = len(command.reflection_ids)
@@ -136,12 +131,10 @@ def _concluded(basis: Basis, gate: Gate) -> PublishDecision:
 
 
 def rejection(basis: Basis, gate: Gate) -> Command | None:
-    """Return the command that carries out a rejection: ``reject`` entries, or ``revoke`` reflections of batches.
+    """Return the command that carries out a rejection: ``reject`` entries, or ``revoke`` what batches taught.
 
     The batches are those between production and the candidate; if a person rejects sources, only reflections of
-    these sources, up to the newest version. Where a judge measured and consolidations lie between them, these are
-    undone first, and what the batches taught is judged again. What was asked about again is undone last: its
-    reflections came with earlier batches. None: no batch lies between them, or no judge speaks against the batches.
+    these sources, up to the newest version. None: no batch lies between them, or no judge speaks against them.
 
     Raises
     ------
@@ -162,55 +155,28 @@ def rejection(basis: Basis, gate: Gate) -> Command | None:
     if all(verdict.accepts or verdict.undecided for verdict in gate.candidate.verdicts):
         return None
     production, candidate = _compared(basis, name, gate.production.version, number)
-    taught = rejecting.taught_by(_updates(basis, production, candidate))
-    if complaint := rejecting.unknown_sources(name, number, taught, verdict.sources):
+    updates, current = _updates(basis, production, candidate), basis.current(name)
+    if complaint := rejecting.unknown_sources(name, number, rejecting.taught_by(updates), verdict.sources):
         raise PoisonError(complaint)
     if verdict.sources:
         # What they taught while the candidate waited would be the next one.
-        taught = rejecting.taught_by(_updates(basis, production, basis.current(name)))
-    ids = union(*(taught[source] for source in verdict.sources or taught))
-    if not verdict.sources:
-        # What is taken back already would be taken back, and judged, again and again.
-        gone = frozenset(basis.current(name).revoked)
-        ids = tuple(one for one in ids if one not in gone)
-    reasons = {"consolidate"} if ids else {"consolidate", "revoke"}
-    if verdict.judge != PERSON or not ids:
-        for before, made in _without_news(basis, production, candidate, reasons):
-            updates = _updates(basis, before, made)
-            if changed := rejecting.changed_since(updates, before, made, basis.current(name)):
-                versions = {"version": made.version, "base_version": before.version}
-                return command(kind="reject", entry_ids=changed, **versions)
-    if not ids:
+        taught = rejecting.taught_by(_updates(basis, production, current))
+        ids = union(*(taught[source] for source in verdict.sources))
+        rules = tuple(f"{rejecting.RULE.format(version=number)} {source}" for source in verdict.sources)
+    else:
+        ids, rules = rejecting.of_batches(updates, current, number, at_once=verdict.judge == PERSON)
+    if not rules:
         return None
-    rule = rejecting.RULE.format(version=number)
     return command(
         kind="revoke",
         reflection_ids=ids,
-        rules=tuple(f"{rule} {source}" for source in verdict.sources) or (rule,),
+        rules=rules,
         retained_from=basis.read(FirstReflection(basis.state.number)),
     )
 
 
-def _without_news(
-    basis: Basis, production: Playbook, candidate: Playbook, reasons: Collection[str]
-) -> Iterator[tuple[Playbook, Playbook]]:
-    """Yield each version since ``production`` whose batch had one of these reasons, after the one before it.
-
-    What was made before an import or another version's content is gone.
-    """
-    start, end = max(0, production.history_offset), candidate.history_offset
-    versions = (*basis.read(EntriesBetween(candidate.name, start, end, ())), candidate)
-    begun = max((one.version for one in versions if one.origin in BEGINS_ANEW), default=0)
-    for made in versions:
-        reason = made.batch.plan.reason if made.batch else ""
-        if made.version > max(production.version, begun) and reason in reasons:
-            yield _compared(basis, made.name, made.version - 1, made.version)
-
-
-def _without_entries(basis: Basis, command: Command, *, is_named: bool) -> Playbook:
+def _without_entries(basis: Basis, command: Command) -> Playbook:
     """Return the version without what ``command.version`` made of entries since ``command.base_version``.
-
-    ``is_named``: a person named them.
 
     Raises
     ------
@@ -229,7 +195,6 @@ def _without_entries(basis: Basis, command: Command, *, is_named: bool) -> Playb
         candidate=rejected,
         production=before,
         behind=rejecting.witnesses(updates, rejected, command.entry_ids),
-        is_named=is_named,
         between=[version for version in between if version.version >= before.version],
         budget_tokens=basis.rules.budget_tokens,
         now_ms=basis.now_ms,

@@ -8,7 +8,7 @@ from combee.core.playbook.budget import budget_of, needed_tokens, oversize
 from combee.core.playbook.lineage import evidence
 from combee.core.playbook.lineage.branching import Adoption, dated, taken_over, with_revocations_of
 from combee.core.playbook.lineage.recomputing import Recomputation, Recomputed
-from combee.core.playbook.lineage.rejecting import without_entries, without_rejected
+from combee.core.playbook.lineage.rejecting import is_batch_rule, without_entries, without_rejected
 from combee.core.playbook.operations import clean_command, union
 from combee.core.playbook.pausing import order_of
 from combee.core.playbook.sections import clash, number_of, section_order
@@ -186,7 +186,6 @@ def after_rejection(
     production: Playbook,
     behind: Mapping[str, tuple[str, ...]],
     between: Iterable[Playbook],
-    is_named: bool = True,
     budget_tokens: int,
     now_ms: int,
 ) -> Playbook:
@@ -197,7 +196,6 @@ def after_rejection(
         production,
         behind,
         between=between,
-        is_named=is_named,
         budget_tokens=budget_tokens,
     )
     if changed.holds == "components":
@@ -292,12 +290,16 @@ def with_revocation(current: Playbook, command: Command) -> Playbook:
         version=current.version + 1,
         retained_from=command.retained_from,
     )
-    return current.model_copy(
+    revoked = current.model_copy(
         update={
             "revoked": union(current.revoked, command.reflection_ids),
             "revocations": (*current.revocations, *new),
         }
     )
+    if not any(map(is_batch_rule, command.rules)):
+        return revoked
+    # What is apart again is no growth: the same question would be asked, and judged, without end.
+    return revoked.model_copy(update={"consolidated_version": current.version + 1})
 
 
 def retained_from(playbook: Playbook) -> int:

@@ -18,7 +18,7 @@ from combee.core.playbook.trust import said_digest
 from combee.core.playbook.versions import empty
 from combee_schemas.base import Source
 from combee_schemas.plan import Probation
-from combee_schemas.playbook import REJECTED_KEPT, Entry, Playbook, Rejected
+from combee_schemas.playbook import Entry, Playbook
 from combee_schemas.reflection import BulletTag
 from combee_schemas.scan import Operation, Seen, Update
 from support.playbooks import (
@@ -385,18 +385,6 @@ def test_a_rejection_leaves_what_a_person_has_kept_or_written_since() -> None:
         now = production.model_copy(update={"version": 3, "entries": (written,)})
         (kept,) = without_entries(now, candidate, production, {ID: ("r-2",)}, budget_tokens=PLENTY).entries
         assert (kept.content, kept.by_hand) == (words, True)
-
-
-def test_what_a_judge_rejects_takes_no_place_of_what_a_person_rejected() -> None:
-    by_person = tuple(Rejected(entry_id=f"x-{n}", said=f"{n}") for n in range(REJECTED_KEPT))
-    texts = [entry(f"calc-{n:05d}", f"Lesson {n} about topic {n * 7}") for n in range(1, 9)]
-    made = tuple(one.model_copy(update={"content": f"{one.content}, united"}) for one in texts)
-    production = empty("p").model_copy(update={"version": 1, "entries": tuple(texts), "rejected": by_person})
-    candidate = production.model_copy(update={"version": 2, "entries": made})
-    behind: dict[str, tuple[str, ...]] = {one.id: () for one in texts}
-    after = without_entries(candidate, candidate, production, behind, is_named=False, budget_tokens=PLENTY)
-    assert [one.content for one in after.entries] == [one.content for one in texts]
-    assert after.rejected == by_person
 
 
 def test_who_confirmed_an_entry_is_no_witness_of_what_it_was_changed_to() -> None:

@@ -23,7 +23,7 @@ from combee.core.playbook.draft import NO_BUDGET, UNGIVEN
 from combee.core.playbook.lineage import evidence
 from combee.core.playbook.lineage.branching import learns
 from combee.core.playbook.lineage.evidence import Place, here, ids_here
-from combee.core.playbook.lineage.rejecting import allowed
+from combee.core.playbook.lineage.rejecting import allowed, is_revoked
 from combee.core.playbook.operations import MAX_DETAIL_CHARS, union
 from combee.core.playbook.trust import (
     activated,
@@ -111,6 +111,8 @@ class Recomputation:
     """Lines and batches."""
     _settings: PlanSettings = DEFAULTS
     _manifests: set[int] = field(default_factory=set)
+    _united: dict[str, set[str]] = field(default_factory=dict)
+    """What revoked consolidations said, and what their entries said before; digests."""
     _merged_away: set[str] = field(default_factory=set)
     """Entries whose words went into those of others."""
     _other: dict[Place, frozenset[str]] = field(default_factory=dict)
@@ -133,10 +135,14 @@ class Recomputation:
         complete = complete.model_copy(
             update={"entries": tuple(evidence.without(entry, gone) for entry in complete.entries)}
         )
-        if update is None:
+        out = version.batch is not None and is_revoked(version.batch.plan, self.barred)
+        if update is not None:
+            self._note(update, complete)
+        if out:
+            self._united |= _united(update, before) if update else {}
+        elif update is None:
             self.entries = self._after_people(before, complete)
         else:
-            self._note(update, complete)
             mine = before.model_copy(update={"entries": tuple(self.entries.values())})
             before, mine = (without_claims(each, update.plan.settings.trust) for each in (before, mine))
             self.entries = {entry.id: entry for entry in mine.entries}
@@ -268,6 +274,9 @@ class Recomputation:
         back = [entry for entry_id, entry in self.entries.items() if entry_id not in there]
         # A person who took away another lesson has not taken away this one, but this one wherever it is said.
         taken = {said_digest(entry.content) for entry_id, entry in was.items() if entry_id not in out}
+        # Nor has who changed, kept or took away several lessons at once left single ones of them.
+        stays = {said_digest(entry.content) for entry in after.entries if not entry.by_hand}
+        taken |= {part for said in taken - stays for part in self._united.get(said, ())}
         taken -= {said_digest(entry.content) for entry in after.entries}
         left = (*entries.values(), *allowed(back, after))
         stay = (entry for entry in left if said_digest(entry.content) not in taken)
@@ -555,6 +564,17 @@ class _Prepared:
         if now is None or not (is_rewrite and self._says_another(now.id)):
             return operation
         return operation if is_related(operation.content, now.content) else added(operation, self._was)
+
+
+def _united(update: Update, before: Playbook) -> dict[str, set[str]]:
+    """Return what a batch's operations say, and what their entries said before; digests."""
+    says = {entry.id: said_digest(entry.content) for entry in before.entries}
+    return {
+        said_digest(operation.content): {
+            says[entry_id] for entry_id in operation.entry_ids if entry_id in says
+        }
+        for operation in update.result.operations
+    }
 
 
 def _is_wholly(update: Update, gone: frozenset[str]) -> bool:

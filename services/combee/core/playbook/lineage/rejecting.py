@@ -1,10 +1,10 @@
 """What a person rejects of a candidate: it is taken out of the playbook, and is not learned again; pure."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from combee.core.names.sources import counted_name
 from combee.core.playbook.budget import budget_of, evictions
-from combee.core.playbook.comparison import Comparison, compare
+from combee.core.playbook.comparison import Comparison
 from combee.core.playbook.lineage.evidence import resting_on, without
 from combee.core.playbook.operations import union
 from combee.core.playbook.trust import (
@@ -16,21 +16,32 @@ from combee.core.playbook.trust import (
     without_claims,
 )
 from combee.core.text.similarity.lessons import same_lesson
-from combee_schemas.gate import MAX_REJECTED
+from combee_schemas.plan import Plan
 from combee_schemas.playbook import EVIDENCE_KEPT, REJECTED_KEPT, Change, Entry, Playbook, Rejected
 from combee_schemas.scan import Operation, OperationKind, Update
 
 NAMED = 20
 """Entries or sources that an error message lists."""
-
-
 RULE = "candidate:{version}"
-"""The rule of a revocation that a rejection is."""
+"""The rule of a revocation that a rejection is, if it names reflections."""
+BATCH = "batch:{batch_id}"
+"""The rule of one that names a batch without reflections of its own."""
+
+
+def is_revoked(plan: Plan, playbook: Playbook) -> bool:
+    """Return whether a whole batch is revoked."""
+    rule = BATCH.format(batch_id=plan.batch_id)
+    return any(revocation.rule == rule for revocation in playbook.revocations)
+
+
+def is_batch_rule(rule: str) -> bool:
+    """Return whether a rule of a revocation names a batch."""
+    return rule.startswith(BATCH.format(batch_id=""))
 
 
 def is_rejection(version: Playbook) -> bool:
     """Return whether a rejection at the gate made a version."""
-    begins = RULE.format(version="")
+    begins = RULE.format(version=""), BATCH.format(batch_id="")
     revoked = any(
         rule.version == version.version and rule.rule.startswith(begins) for rule in version.revocations
     )
@@ -75,29 +86,33 @@ def taught_by(updates: Iterable[Update]) -> dict[str, tuple[str, ...]]:
     return ids
 
 
-# ---- entries
+def of_batches(
+    updates: Sequence[Update], current: Playbook, number: int, *, at_once: bool
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return what the rejection of version ``number`` revokes: the reflections of its batches, and the rules.
 
-
-def changed_since(
-    updates: Iterable[Update], before: Playbook, made: Playbook, current: Playbook
-) -> tuple[str, ...]:
-    """Return the entries that ``updates`` changed and that are so still, at most as many as one command names.
-
-    Those that an operation united go together: what somebody has changed or stood behind since stays, and what was
-    united with it comes back by no other id.
+    Batches without reflections of their own are revoked as such. A judge that measures cannot tell which batch is to
+    blame: consolidations go first, and what was asked about again last, since its reflections came with earlier
+    batches; what is left is judged again. ``at_once``: a person has looked at all of it.
     """
-    said, says = ({entry.id: entry.content for entry in each.entries} for each in (made, current))
-    by_hand = {entry.id for entry in current.entries if entry.by_hand}
-    operations = (operation for update in updates for operation in update.result.operations)
-    united = [operation.entry_ids for operation in operations]
+    gone = frozenset(current.revoked)
+    # What is taken back already would be taken back, and judged, again and again.
+    ids = tuple(one for one in union(*taught_by(updates).values()) if one not in gone)
+    news = (RULE.format(version=number),) if ids else ()
+    united, asked = (
+        tuple(
+            BATCH.format(batch_id=update.plan.batch_id)
+            for update in updates
+            if update.plan.reason == reason and not is_revoked(update.plan, current)
+        )
+        for reason in ("consolidate", "revoke")
+    )
+    if at_once:
+        return ids, (*news, *united, *asked)
+    return (() if united else ids), united or news or asked
 
-    def is_so(entry_id: str) -> bool:
-        return said.get(entry_id) == says.get(entry_id) and entry_id not in by_hand
 
-    changed = compare(before, made).entry_ids
-    together = (*united, *((entry_id,) for entry_id in changed))
-    stays = {entry_id for ids in together if not all(map(is_so, ids)) for entry_id in ids}
-    return tuple(entry_id for entry_id in changed if entry_id not in stays)[:MAX_REJECTED]
+# ---- entries
 
 
 def witnesses(
@@ -126,7 +141,6 @@ def without_entries(
     behind: Mapping[str, tuple[str, ...]],
     *,
     between: Iterable[Playbook] = (),
-    is_named: bool = True,
     budget_tokens: int,
 ) -> Playbook:
     """Return a playbook in which entries are as they were before they said what is rejected, and else gone.
@@ -135,8 +149,7 @@ def without_entries(
     ``behind``: the entries that are rejected of ``candidate``, each with its witnesses. ``between``: the versions
     from production up to the candidate, as far as they have these entries. An entry that agents read in production
     has the words that it has there, with all that supported them since; one that was only proposed is proposed again.
-    The counts of tags stay; whom other words helped or harmed is not said of these. Unless a person named the entries
-    (``is_named``), what reflections taught may be said again.
+    The counts of tags stay; whom other words helped or harmed is not said of these.
     """
     says = {entry.id: entry.content for entry in candidate.entries}
     was = _before_rejected(production, between, says, behind, current)
@@ -149,10 +162,7 @@ def without_entries(
             evidence=ids[-EVIDENCE_KEPT:],
         )
         for entry_id, ids in behind.items()
-        if is_named or not ids
     )
-    # What a judge rejects takes no place of what a person did.
-    all_rejected = (*current.rejected, *rejected) if is_named else (*rejected, *current.rejected)
     entries, changes = {entry.id: entry for entry in current.entries}, list[Change]()
     for entry_id in behind:
         now, before = entries.get(entry_id), was.get(entry_id)
@@ -183,7 +193,7 @@ def without_entries(
         update={
             "entries": tuple(entry for entry in kept if entry.id not in out),
             "changes": tuple(changes),
-            "rejected": all_rejected[-REJECTED_KEPT:],
+            "rejected": (*current.rejected, *rejected)[-REJECTED_KEPT:],
         }
     )
 
