@@ -220,3 +220,17 @@ def test_what_a_batch_under_way_found_in_a_lesson_that_waits_meanwhile_is_asked_
     life.learn(*operations, misled=OWN, base=read)
     assert not life.shown()
     assert [asked.offset for asked in life.playbook.again] == [5, 6, 7, 8]
+
+
+def test_what_a_revoked_source_has_outvoted_is_asked_about_again() -> None:
+    life = Life(rules=TEAM)
+    life.say(LESSONS[4], "abc")
+    life.learn()
+    life.say(HOSTILE[2], "xxb")
+    life.say(LESSONS[2], "a")
+    life.learn(op("ADD", HOSTILE[2]), against=HOSTILE[2])
+    assert life.shown() == {LESSONS[4], HOSTILE[2]}
+    barred = executing.with_revocation(
+        life.playbook, command("revoke", reflection_ids=("r-4", "r-5"), rules=("source:x",))
+    )
+    assert [asked.offset for asked in life.recomputed(life.playbook, barred).again] == [life.count]

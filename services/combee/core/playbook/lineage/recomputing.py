@@ -25,6 +25,7 @@ from combee.core.playbook.lineage.branching import learns
 from combee.core.playbook.lineage.evidence import Place, here, ids_here
 from combee.core.playbook.lineage.rejecting import allowed, is_revoked
 from combee.core.playbook.operations import MAX_DETAIL_CHARS, union
+from combee.core.playbook.results.coverage import CONTRADICTS
 from combee.core.playbook.trust import (
     activated,
     added,
@@ -351,6 +352,7 @@ class Recomputation:
         self.next_id = max(self.next_id, draft.next_id)
         self._mixed += prepared.mixed({entry.content: entry.id for entry in mine})
         self._mixed += prepared.kept_back(draft.kept_back(), union(*recorded.kept_back().values()))
+        self.pending |= dict.fromkeys(prepared.outvoted())
         # Nobody repeats what agents are shown: it does not expire.
         shown = {entry.id for entry in after.entries if entry.is_active}
         expired = [change.entry_id for change in draft.changes if change.kind == "expire"]
@@ -429,6 +431,22 @@ class _Prepared:
                 self.whole.pending |= dict.fromkeys(again)
             else:
                 yield self._lost(OperationKind.ADD, (entry_id,), ids, "again", again)
+
+    def outvoted(self) -> Iterator[Asked]:
+        """Yield where lessons stand that revoked reflections have outvoted: no operation says them."""
+        result = self.recorded.result
+        behind = [(operation.content, operation.evidence) for operation in result.operations]
+        behind += [(claim.entry_id, claim.evidence) for claim in result.known]
+        for conflict in result.conflicts if learns(self.whole.barred) else ():
+            against = union(
+                *(ids for what, ids in behind if what in {conflict.entry_id, conflict.against} - {""})
+            )
+            is_lost = self._differs(conflict.entry_id) or not self.gone.isdisjoint(against)
+            if conflict.why == CONTRADICTS and is_lost:
+                left = [
+                    one for one in conflict.evidence if one not in self.gone and not self._has_expired([one])
+                ]
+                yield from self._places(left)
 
     @property
     def _is_text(self) -> bool:
