@@ -81,6 +81,27 @@ async def test_a_candidate_that_a_rollback_takes_back_is_not_accepted_after_it()
     assert places(deployment.log)[0] == 1
 
 
+@pytest.mark.parametrize("how", ["edit", "import"])
+async def test_a_candidate_from_which_a_person_has_taken_something_is_not_accepted_after_it(how: str) -> None:
+    deployment = deployment_with("evaluate")
+    await send(deployment, batch(1), verdict(1, 0), batch(2))
+    (kept, one) = latest(deployment.log).entries
+    removed = Operation(kind=OperationKind.REMOVE, section=one.section, content="", entry_ids=(one.id,))
+    fields = {"operations": (removed,), "base_version": 2} if how == "edit" else {"entries": (kept,)}
+    await send(deployment, command(how, **fields), verdict(2, 1))
+    assert contents(latest(deployment.log)) == ["lesson 1"]
+    assert places(deployment.log) == (1, 0)
+
+
+async def test_what_a_person_adds_while_a_candidate_is_judged_is_judged_after_it() -> None:
+    deployment = deployment_with("evaluate")
+    own = Operation(kind=OperationKind.ADD, section="OTHERS", content="a person's words")
+    await send(
+        deployment, batch(1), verdict(1, 0), batch(2), command("edit", operations=(own,), base_version=2)
+    )
+    assert places(deployment.log) == (1, 2)
+
+
 async def test_without_a_gate_all_is_as_it_was() -> None:
     deployment = PlanningDeployment()
     await send(deployment, batch(1), verdict(1, 0))

@@ -168,7 +168,9 @@ def completed(basis: Basis, decision: PublishDecision) -> PublishDecision:
             continue
         if gate is not None:
             # A judge could accept what a person has taken back.
-            is_stale = version.origin in {"revoke", "rollback"}
+            is_stale = version.origin in {"revoke", "rollback"} or (
+                version.origin != "batch" and gates.takes_back(gate, state.current(name), version)
+            )
             decision = decision.with_gate(name, replace(gate, candidate=None) if is_stale else gate)
         elif has_judges:
             decision = _opened(basis, name, decision)
