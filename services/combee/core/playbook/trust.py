@@ -586,7 +586,7 @@ class Rejections:
 
     def has(self, content: str) -> bool:
         """Return whether a content says what was rejected."""
-        return bool(content) and said_digest(content) in self.said
+        return bool(content and self.said) and said_digest(content) in self.said
 
     def bars(self, operation: Operation) -> bool:
         """Return whether an operation says what was rejected, or rests on its witnesses alone."""

@@ -554,6 +554,22 @@ def test_what_waits_keeps_no_lesson_back_that_a_check_call_takes_it_for(rules: M
     assert OTHER in teaching.shown()
 
 
+@pytest.mark.parametrize("rules", [TEAM, {"trust": "lab"}], ids=["team", "lab"])
+def test_what_was_rejected_keeps_no_lesson_back_that_a_check_call_takes_it_for(
+    rules: Mapping[str, Any],
+) -> None:
+    """Its source said it in each batch: what all others said in other words was refused with it, again and again."""
+    teaching = knowing(rules, VICTIM)
+    production = teaching.playbook
+    teaching.say(PARAPHRASE, "x")
+    teaching.learn()
+    teaching.playbook = rejected(teaching.playbook, teaching.id_of(PARAPHRASE), production)
+    teaching.say(PARAPHRASE, "x")
+    teaching.say(OTHER, "abcd")
+    teaching.learn(op("ADD", PARAPHRASE), misled=PARAPHRASE)
+    assert teaching.shown() == {VICTIM, OTHER}
+
+
 @both
 def test_words_that_too_few_say_keep_no_lesson_back_that_a_check_call_takes_them_for(
     rules: Mapping[str, Any],

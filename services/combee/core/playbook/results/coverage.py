@@ -19,7 +19,7 @@ from combee.core.playbook.operations import MAX_DETAIL_CHARS, union
 from combee.core.playbook.results.echo import echoed, was_shown, without_echoes
 from combee.core.playbook.results.guards import MAX_CONFLICTS, Guarded, guarded, rewrites
 from combee.core.playbook.shown import words_since
-from combee.core.playbook.trust import OPEN, PERSON, Rules, Support, said_digest
+from combee.core.playbook.trust import OPEN, PERSON, Rejections, Rules, Support, said_digest
 from combee.core.text.figures import figures, lacking, qualifiers
 from combee.core.text.forms import count_words
 from combee.core.text.similarity.embeddings import UNMEASURED, Thresholds, Vector
@@ -233,14 +233,14 @@ class Coverage:
 
     @cached_property
     def _waiting(self) -> frozenset[int]:
-        """The places of entries that wait, and of changes of entries: agents may not be shown what they say."""
-        if not self.rules.weighs:
-            return frozenset()
+        """The places of what agents may not be shown: entries that wait, changes of entries, what was rejected."""
+        rejections, weighs = Rejections.of(self.base), self.rules.weighs
 
         def waits(statement: _Statement) -> bool:
             if statement.operation is None:
-                return not self._entries[statement.entry_id].is_active
-            return bool(self.operations[statement.operation].entry_ids)
+                return weighs and not self._entries[statement.entry_id].is_active
+            is_change = bool(self.operations[statement.operation].entry_ids)
+            return (weighs and is_change) or rejections.has(statement.text)
 
         texts = Index()
         waiting = {place for place, one in enumerate(self.statements) if one.text and waits(one)}
