@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from combee.core.playbook import executing
+from combee.core.playbook import executing, versions
 from combee.core.playbook.lineage import evidence
 from combee.core.playbook.lineage.recomputing import Recomputation, Recomputed
 from combee.core.playbook.versions import empty
 from combee_schemas.playbook import Playbook
-from support.playbooks import ADD, REMOVE, UPDATE, command
+from support.playbooks import ADD, MERGE, REMOVE, UPDATE, command, update_of
 from support.playbooks import op as edit
 from support.teaching import PUBLIC, TEAM, Teaching, op
 
@@ -78,6 +78,13 @@ class Life(Teaching):
     def revoke(self, ids: Collection[str], *rules: str) -> None:
         """Take back reflections."""
         self.taken("revoke", reflection_ids=tuple(ids), rules=rules)
+
+    def unite(self, *contents: str) -> None:
+        """Consolidate entries into the words of the last one."""
+        merge = edit(MERGE, contents[-1], *map(self.id_of, contents))
+        made = update_of(self.playbook, [merge], [], "consolidate", **self.rules)
+        self.playbook = versions.after_update(self.playbook, made, budget_tokens=self.budget, now_ms=0)
+        self.past.append((self.playbook, made))
 
 
 def teach(among: Life, without: Life, random: Random) -> None:
@@ -175,6 +182,32 @@ def test_what_had_no_room_next_to_a_revoked_entry_when_a_person_wrote_comes_back
     assert not lessons <= life.shown()
     life.revoke([f"r-{n}" for n in range(8, 11)], "source:x")
     assert life.shown() == {*lessons, line}
+
+
+@pytest.mark.parametrize("then", ["UPDATE", "REMOVE", "edit", "import"])
+def test_what_was_done_to_united_words_is_done_to_them_where_they_stand_apart_without_the_revoked(
+    then: str,
+) -> None:
+    """The source that is revoked was one of those without whom two entries had not become one."""
+    brief, whole = LESSONS[0], f"{LESSONS[0]} within a day"
+    among, without = Life(rules=TEAM), Life(rules=TEAM)
+    for life, sources in ((among, "cx"), (without, "c")):
+        life.say(brief, "ab")
+        life.say(whole, sources)
+        life.learn()
+        life.unite(brief, whole)
+        news = f"{whole} in all cases"
+        entry_id = life.id_of(whole)
+        if then == "import":
+            life.taken("import", entries=[one for one in life.playbook.entries if one.content == whole])
+        elif then == "edit":
+            life.taken("edit", operations=(edit(UPDATE, news, entry_id),))
+        else:
+            life.say(news, "abcd", harmful=[entry_id])
+            life.learn(op(then, "" if then == "REMOVE" else news, entry_id))
+    assert len(among.playbook.entries) == 1
+    among.revoke(["r-4"], "source:x")
+    assert among.shown() == without.shown()
 
 
 OWN, THEIRS = LESSONS[4], "A voucher expires three years after it was bought"

@@ -26,6 +26,7 @@ from combee.core.playbook.lineage.evidence import Place, here, ids_here
 from combee.core.playbook.lineage.rejecting import allowed, is_revoked
 from combee.core.playbook.operations import MAX_DETAIL_CHARS, union
 from combee.core.playbook.results.coverage import CONTRADICTS
+from combee.core.playbook.sections import slug
 from combee.core.playbook.trust import (
     activated,
     added,
@@ -116,6 +117,8 @@ class Recomputation:
     """What revoked consolidations said, and what their entries said before; digests."""
     _merged_away: set[str] = field(default_factory=set)
     """Entries whose words went into those of others."""
+    _own: dict[str, str] = field(default_factory=dict)
+    """By the ids that entries got meanwhile: their own."""
     _other: dict[Place, frozenset[str]] = field(default_factory=dict)
     """By version: its entries that are gone or say something else without what is revoked."""
 
@@ -188,6 +191,8 @@ class Recomputation:
 
     def result(self, *, budget_tokens: int) -> Recomputed:
         """Return the last version without what is revoked, within the token budget if it says more than before."""
+        own = {now: own for now, own in self._own.items() if now in self.entries}
+        self._take(own | {own: now for now, own in own.items()})
         known = {entry.id: entry for entry in self.recorded.entries}
         left = {
             _known(entry_id): entry.model_copy(update={"id": _known(entry_id)})
@@ -306,21 +311,38 @@ class Recomputation:
         return version.model_copy(update={"revocations": self.barred.revocations, "taught_by": taught_by})
 
     def _align(self, version: Playbook) -> None:
-        """Give entries the ids under which a version says the same: what comes later names these."""
+        """Give entries the ids under which a version says the same: what comes later names these.
+
+        What says something else under such an id gets one that nothing names.
+        """
         known = {entry.id: entry for entry in version.entries}
+        other = {
+            entry_id: entry
+            for entry_id, entry in self.entries.items()
+            if entry_id not in known or known[entry_id].content != entry.content
+        }
         given: dict[tuple[str, str], list[str]] = defaultdict(list)  # two may say the same
         for entry in version.entries:
-            if entry.id not in self.entries:
+            if entry.id not in self.entries or entry.id in other:
                 given[entry.section, entry.content].append(entry.id)
         ids = dict[str, str]()
-        for entry_id, entry in self.entries.items():
-            there = given[entry.section, entry.content]
-            if there and (entry_id not in known or known[entry_id].content != entry.content):
+        for entry_id, entry in other.items():
+            if there := given[entry.section, entry.content]:
                 ids[entry_id] = there.pop(0)
+        taken = frozenset(ids.values())
+        for entry_id, entry in other.items():
+            if entry_id in taken and entry_id not in ids:
+                ids[entry_id] = f"{UNGIVEN}{slug(entry.section)}-{self.next_id:05d}"
+                self._own[ids[entry_id]] = entry_id
+                self.next_id += 1
+        self._take(ids)
+        self.entries |= {given: _as_old(self.entries[given], known.get(given)) for given in ids.values()}
+
+    def _take(self, ids: Mapping[str, str]) -> None:
+        """Give entries other ids."""
         if ids:
             self._rename(ids)
-            aligned = _renamed(self.entries.values(), ids)
-            self.entries = {entry.id: _as_old(entry, known.get(entry.id)) for entry in aligned}
+            self.entries = {entry.id: entry for entry in _renamed(self.entries.values(), ids)}
 
     def _after_batch(self, before: Playbook, after: Playbook, update: Update) -> dict[str, Entry]:
         gone = frozenset(barred(self.barred, update))
