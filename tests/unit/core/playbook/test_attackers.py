@@ -505,6 +505,11 @@ def test_a_consolidation_takes_no_room_by_words_that_say_nothing(what: str) -> N
         ("Clean up with rm -rf ./build", "Clean up with rm -rf ../build"),
         ("Clean up with rm -rf /tmp/*", "Clean up with rm -rf / tmp/*"),
         ("Clean up with rm -rf ./tmp/*", "Clean up with rm -rf ./tmp/ *"),
+        ("Clean up with rm -rf build/", "Clean up with rm -rf build /"),
+        ("Clean up with rm -rf ${DIR}/*", "Clean up with rm -rf ${DIR}/ *"),
+        ("Clean up with rm -f *.log", "Clean up with rm -f * .log"),
+        ("Clean up with rm -rf .cache", "Clean up with rm -rf . cache"),
+        ("Allow calls from *.shop.com", "Allow calls from * .shop.com"),
         ("Get it with `pip install request`", "Get it with pip install requests"),
     ],
 )
@@ -513,7 +518,8 @@ def test_who_says_a_lesson_does_not_support_what_differs_in_the_place_of_small_w
 ) -> None:
     """Words such as "our" and "its" counted for nothing, wherever they stood, nor did articles and plurals.
 
-    Nor did such words where they were left out. Code was looked up as if its words stood without backticks.
+    Nor did such words where they were left out, nor the spaces around a path. Code was looked up as if its words
+    stood without backticks.
     """
     teaching = knowing(rules, OTHER)
     if said_first:

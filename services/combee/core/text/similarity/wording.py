@@ -29,13 +29,15 @@ _SHORT_FORMS = (
 )
 _LONG_FORMS = {"cannot": ("can", "not"), "never": ("not",), "without": ("not", "with")}
 NUMBER = r"(?:(?<![\w)\]%])[-+])?(?:\d+(?:[.,:]\d+)*|(?<![\w.])\.\d+)(?:[eE][-+]?\d+)?"
-_PATH = r"/[^\s\"'`()<>\[\],;]*[\w/]"
+_RUN = r"[^\s\"'`()<>\[\],;]"
+_PATH = rf"/{_RUN}*[\w/]"
 _TOKEN = re.compile(
     # A URL, an address of mail or a handle, a host or a file, a path: "the-shop.com" is not "shop.com".
-    rf"(?<![\w@.+-])(?P<name>[^\W\d][\w+.-]*:/{_PATH}|[\w.+-]*@[\w./-]*\w"
+    rf"(?<![\w@.+-])(?P<name>(?<![^\s(\[\"']){_RUN}+[/*\\](?=[.:!?]*(?:[\s\"'`)>\],;]|$))"
+    rf"|[^\W\d][\w+.-]*:/{_PATH}|[\w.+-]*@[\w./-]*\w"
     rf"|[^\W\d]\w*(?:-\w+)*(?:\.\w(?:[\w-]*\w)?)+(?::\d+)?(?:{_PATH})?"
-    # "rm -rf ./tmp" is neither "rm -rf ../tmp" nor "rm -rf / tmp".
-    rf"|~?(?:/[\w.-]*\w){{2,}}|(?<![^\s(\[\"'])(?:~|\.{{1,2}})?(?:/[\w.*-]*[\w*])+)"
+    # "rm -rf ./tmp" is neither "rm -rf ../tmp" nor "rm -rf / tmp", and "rm *.log" is not "rm * .log".
+    rf"|~?(?:/[\w.-]*\w){{2,}}|(?<![^\s(\[\"'])(?:/|[~*\\](?!\d)|\.{{1,2}}(?![\d.])){_RUN}*[\w*/])"
     rf"|(?P<word>[^\W\d][\w{COMBINING}]*(?:\.[\w{COMBINING}]+)*)"
     rf"|(?P<number>{NUMBER})"
     r"|(?P<stop>(?<![.;!?])[.;!?]+(?=[\s\"'`)\]]|$))"
