@@ -605,7 +605,7 @@ def test_an_operation_that_found_no_entry_finds_none_among_those_that_a_revocati
     left = _recomputed([(full, first), (last, guess)], barring(last, "r-1", rule="id:r-1"), PLENTY)
     assert [(entry.id, entry.content) for entry in left.entries] == [
         (ENTRY, RULE),
-        ("str-00004", "Be kind"),
+        ("str-00003", "Be kind"),
     ]
 
 

@@ -118,7 +118,7 @@ class Recomputation:
     _merged_away: set[str] = field(default_factory=set)
     """Entries whose words went into those of others."""
     _own: dict[str, str] = field(default_factory=dict)
-    """By the ids that entries got meanwhile: their own."""
+    """By the ids that entries have meanwhile, which others had: their own."""
     _other: dict[Place, frozenset[str]] = field(default_factory=dict)
     """By version: its entries that are gone or say something else without what is revoked."""
 
@@ -191,8 +191,7 @@ class Recomputation:
 
     def result(self, *, budget_tokens: int) -> Recomputed:
         """Return the last version without what is revoked, within the token budget if it says more than before."""
-        own = {now: own for now, own in self._own.items() if now in self.entries}
-        self._take(own | {own: now for now, own in own.items()})
+        self._take({now: own for now, own in self._own.items() if now in self.entries})
         known = {entry.id: entry for entry in self.recorded.entries}
         left = {
             _known(entry_id): entry.model_copy(update={"id": _known(entry_id)})
@@ -329,12 +328,13 @@ class Recomputation:
         for entry_id, entry in other.items():
             if there := given[entry.section, entry.content]:
                 ids[entry_id] = there.pop(0)
-        taken = frozenset(ids.values())
+        free = frozenset(ids.values()).difference(self.entries)
         for entry_id, entry in other.items():
-            if entry_id in taken and entry_id not in ids:
+            if entry_id in ids.values() and entry_id not in ids:
                 ids[entry_id] = f"{UNGIVEN}{slug(entry.section)}-{self.next_id:05d}"
-                self._own[ids[entry_id]] = entry_id
                 self.next_id += 1
+        own = {ids.get(entry_id, entry_id): self._own.get(entry_id, entry_id) for entry_id in self.entries}
+        self._own = {now: own_id for now, own_id in own.items() if now not in free | {own_id}}
         self._take(ids)
         self.entries |= {given: _as_old(self.entries[given], known.get(given)) for given in ids.values()}
 
