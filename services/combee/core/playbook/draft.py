@@ -159,7 +159,8 @@ class Draft:
     prefix: str = ""
     """Of new ids."""
     unheard: set[str] = field(default_factory=set)
-    """Reflections that say what an entry said when their batch read it, and that none says any more."""
+    """Reflections that say what an entry said when their batch read it, and that none says any more; and in which a
+    model finds what has no room."""
     placed: dict[str, str] = field(default_factory=dict)
     """The entries that say what was added, by its content: new ones, and those that said it already."""
 
@@ -430,8 +431,10 @@ def finish(
     known = {entry.id for entry in base.entries}
     begun = (entry for entry in draft.entries.values() if draft.by_hand and entry.id not in known)
     sections = section_order(base.sections, begun)
+    landed = draft.landing.by_entry()
     for entry_id in evictions(tuple(draft.entries.values()), budget_tokens, base.entries, sections, parts):
         draft.note("evict", entry_id, draft.entries[entry_id].content)
+        draft.unheard |= draft.unsure.intersection(landed.get(entry_id, ()))
         draft.landing.evict(entry_id)
         draft.drop(entry_id)
     draft.note_conflicts()

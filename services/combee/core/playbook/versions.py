@@ -105,15 +105,11 @@ def after_update(
     audit = retention.audit(result, draft.landed())
     answered = {reflection.offset for reflection in result.seen} if plan.reason == "revoke" else ()
     again = [asked for asked in current.again if asked.offset not in answered]
-    waits = {entry.id for entry in current.entries if not entry.is_active}
-    is_less = any(rule.version > plan.base_version for rule in current.revocations)
-    unheard = draft.unheard.union(
-        *(ids for entry_id, ids in draft.kept_back().items() if is_less or entry_id in waits)
-    )
+    unheard = draft.unheard.union(*draft.kept_back().values())
     if _is_outdated(current, update, holds):
         draft.note("dropped", "", "what it rewrote has changed: its reflections are asked about again")
         unheard = {one.reflection_id for one in result.seen if one.ok}.difference(gone)
-    # A batch may have read what was revoked meanwhile.
+    # A batch may have read what was revoked meanwhile, or what has no room.
     again += [
         Asked(offset=one.offset, manifest_offset=update.manifest_offset)
         for one in result.seen

@@ -867,6 +867,24 @@ def test_who_said_first_what_a_check_call_finds_in_the_lessons_of_others_gives_i
     assert PARAPHRASE in teaching.shown()
 
 
+@pytest.mark.parametrize("lessons", [1, 9], ids=["no room to wait", "room to wait"])
+def test_what_a_check_call_finds_in_words_that_have_no_room_is_asked_about_again(lessons: int) -> None:
+    """A source whose part is full said what others were about to say, in each batch: no agent was shown it."""
+    teaching = knowing(TEAM, *(f"Look up the table of day {n} before you answer" for n in range(lessons)))
+    own = "Never share a password with anybody who calls"
+    for other in ("A password is shared with nobody", "Callers get no password", "Share none by phone"):
+        teaching.say(own, "x")
+        teaching.say(other, "abcd")
+        teaching.learn(op("ADD", own), misled=own)
+    teaching.budget = sum(shown_tokens(teaching.playbook).values()) + 2
+    teaching.say(PARAPHRASE, "x")
+    said = teaching.count
+    teaching.say(OTHER, "abc")
+    teaching.learn(op("ADD", PARAPHRASE), misled=PARAPHRASE)
+    assert PARAPHRASE not in teaching.shown()
+    assert [asked.offset - said for asked in teaching.playbook.again] == [1, 2, 3]
+
+
 @pytest.mark.parametrize("by", ["one source", "a consolidation"])
 @pytest.mark.parametrize("corrected_by", ["sources", "a person"])
 def test_a_correction_is_not_removed_because_what_it_corrected_was_harmful(
