@@ -17,6 +17,7 @@ from combee.cli.shared.log import open_log
 from combee.cli.shared.options import Servers
 from combee.cli.shared.settings import deployed_settings
 from combee.cli.why import lines
+from combee.core.names.sources import Signer
 from combee.log.history import newest_playbook, newest_playbooks
 from combee.log.inspection.lineage import lineage_read
 from combee.process.telemetry.logs import configure_logs
@@ -88,7 +89,7 @@ async def _stdio(gateway: str | None, servers: str | None) -> None:
     async with open_log(settings) as (log, address):
         connection = backends.connection(settings, address)
         async with AsyncClient(transport=lambda: LogTransport(KafkaLog(connection))) as client:
-            await serve_stdio(LogDeployment(log, client))
+            await serve_stdio(LogDeployment(log, client, settings.sources.signer()))
 
 
 async def _http(gateway: str, host: str, port: int, names: Sequence[str]) -> None:
@@ -103,11 +104,11 @@ async def _http(gateway: str, host: str, port: int, names: Sequence[str]) -> Non
 
 
 class LogDeployment:
-    """A ``Deployment`` on Kafka, with this process's rights."""
+    """A ``Deployment`` on Kafka, with this process's rights and the name that it proves."""
 
-    def __init__(self, log: Log, client: AsyncClient) -> None:
+    def __init__(self, log: Log, client: AsyncClient, signer: Signer | None = None) -> None:
         self._log, self._client = log, client
-        self._transport = LogTransport(log)
+        self._transport = LogTransport(log, signer)
 
     async def playbooks(self, after: str | None) -> "Page":
         from combee.adapters.http.queries import Listed, Page  # noqa: PLC0415 - an extra

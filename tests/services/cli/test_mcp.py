@@ -5,9 +5,12 @@ import pytest
 from combee.adapters.ports import PoisonError
 from combee.cli.mcp import LogDeployment
 from combee.core.gate.policy import NO_GATE, GatePolicy
+from combee.core.names.sources import Signer
 from combee.sdk import AsyncClient
 from combee.sdk.transport import LogTransport
+from combee_schemas import topics
 from combee_schemas.command import Command
+from combee_schemas.records import PROOF_HEADER, header
 from support import ledger
 from support.deployment import Deployment
 from support.ledger import NAME, outgoing, reflection
@@ -50,3 +53,13 @@ async def test_nothing_is_told_of_what_waits_at_a_gate() -> None:
     deployment = await learned(GatePolicy(judges=("approve",)))
     with pytest.raises(Exception, match="no version of support/refunds has passed its gate yet"):
         await why(deployment, "lesson 1")
+
+
+async def test_what_it_publishes_bears_the_proof_of_its_source() -> None:
+    """It proved nothing, whatever its environment said: in public its lessons counted for nothing."""
+    deployment = Deployment()
+    async with AsyncClient(transport=lambda: LogTransport(deployment.log)) as client:
+        signer = Signer(name="shop", secret=b"16 characters and more")
+        await LogDeployment(deployment.log, client, signer).send(reflection(1))
+    (record,) = ledger.records(deployment.log, topics.REFLECTIONS)
+    assert header(record.headers, PROOF_HEADER)
