@@ -73,8 +73,8 @@ RULE = "When a parcel was opened, do not refund the fee of 15 % without a receip
 SAME = (
     RULE,
     f"**{RULE}**.",
-    "Do not refund the fee of 15% without the receipt when a parcel was opened!",
-    "Please don't refund the fee of 15 percent without a receipt when parcels was opened",
+    "When a parcel was opened do not refund the fee of 15% without the receipt!",
+    "When parcels was opened, please don't refund the fee of 15 percent without a receipt",
 )
 
 

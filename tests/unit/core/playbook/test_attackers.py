@@ -500,6 +500,7 @@ def test_a_consolidation_takes_no_room_by_words_that_say_nothing(what: str) -> N
         ("Compensate very late deliveries with a voucher", "Compensate late deliveries with a voucher"),
         ("Send customer data only to our servers", "Send customer data only to servers"),
         ("Delete these files when the job ends", "Delete files when the job ends"),
+        ("Block users with admin rights", "With admin rights, block users"),
         ("Send customers to https://the-shop.com/pay", "Send customers to https://shop.com/pay"),
         ("Forward each dispute to refunds@mail.example", "Forward each dispute to refund@mail.example"),
         ("Clean up with rm -rf ./build", "Clean up with rm -rf ../build"),
@@ -518,8 +519,8 @@ def test_who_says_a_lesson_does_not_support_what_differs_in_the_place_of_small_w
 ) -> None:
     """Words such as "our" and "its" counted for nothing, wherever they stood, nor did articles and plurals.
 
-    Nor did such words where they were left out, nor the spaces around a path. Code was looked up as if its words
-    stood without backticks.
+    Nor did such words where they were left out, nor the place of a clause, nor the spaces around a path. Code was
+    looked up as if its words stood without backticks.
     """
     teaching = knowing(rules, OTHER)
     if said_first:

@@ -1,9 +1,8 @@
 """The wording of a content without meaningless differences: two equal wordings are the same lesson.
 
-Kept: the order of words, numbers, signs, brackets, negations, code, addresses, the case of words that are not plain,
-ends of sentences, question marks and colons. Normalised: articles, emphasis, short forms, commas, the endings of
-words (``evened``), and a clause that moved from the front ("When X, do Y") to the end ("Do Y when X"), if only one
-clause follows it.
+Kept: the order of words ("with a voucher, refund orders paid" is not "refund orders paid with a voucher"), numbers,
+signs, brackets, negations, code, addresses, the case of words that are not plain, ends of sentences, question marks
+and colons. Normalised: articles, emphasis, short forms, commas, and the endings of words (``evened``).
 """
 
 import re
@@ -59,23 +58,6 @@ _EMPHASIS = (
 )
 _EMPHATIC = frozenset(phrase[0] for phrase in _EMPHASIS)
 _DOING_FOLLOWS = frozenset({"after", "before", "when", "while"})
-_SUBORDINATE = _DOING_FOLLOWS | {"at", "during", "for", "given", "if", "in", "on", "to", "unless", "with"}
-_CONDITIONS = _DOING_FOLLOWS | {"if", "unless"}
-_CONTRASTS = frozenset(
-    {"and", "because", "but", "else", "except", "how", "if", "only", "or", "otherwise", "that", "unless"}
-    | {"until", "what", "when", "where", "whether", "which", "while", "who", "whom", "whose", "why"}
-)
-"""Words after which the meaning of a clause depends on the place of the front clause: "if a lead agrees, refund only
-gift cards" is not "refund only gift cards if a lead agrees"."""
-_ADDRESSING = frozenset(
-    {"advise", "allow", "ask", "call", "email", "enable", "encourage", "expect", "force", "get", "help"}
-    | {"instruct", "invite", "let", "notify", "oblige", "order", "permit", "prompt", "remind", "request"}
-    | {"require", "tell", "trust", "urge", "want", "warn"}
-)
-"""Verbs after which "to" says what somebody else does: "tell the customer to cancel" is not "to cancel, tell …"."""
-_WITH_FRONT = 2
-"""Number of clauses in a sentence whose first clause may have moved."""
-_STOPS = (".", "?")
 MARKS = frozenset({".", "?", ":"})
 """The words that stand for punctuation."""
 
@@ -156,23 +138,7 @@ def _sentences(text: str) -> Iterator[list[Clause]]:
 
 
 def _said(sentence: Iterable[Clause]) -> list[str]:
-    clauses = [clause for clause in map(_without_emphasis, sentence) if clause]
-    stop = clauses[-1][-1:] if clauses and clauses[-1][-1] in _STOPS else []
-    if stop:
-        clauses[-1] = clauses[-1][:-1]
-    if len(clauses) == _WITH_FRONT and _may_follow(*clauses):
-        front, main = clauses
-        clauses = [main, front[:-1] if front[-1] == ":" else front]
-    return [*_comparable(list(chain.from_iterable(clauses))), *stop]
-
-
-def _may_follow(front: Clause, main: Clause) -> bool:
-    """Return whether a front clause says the same behind its main clause."""
-    if front[0] not in _SUBORDINATE or not _CONTRASTS.isdisjoint(main):
-        return False
-    if front[0] not in _CONDITIONS and not NEGATIONS.isdisjoint(main):
-        return False  # "to please them, never refund" is not "never refund to please them"
-    return "to" not in {front[0], *main} or _ADDRESSING.isdisjoint(main)
+    return _comparable(list(chain.from_iterable(map(_without_emphasis, sentence))))
 
 
 def _without_emphasis(clause: Clause) -> Clause:
