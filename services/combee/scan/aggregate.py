@@ -18,7 +18,13 @@ from combee.core.methods.method import DEFAULTS, Answer, Method
 from combee.core.names.sources import names_of
 from combee.core.playbook import shown
 from combee.core.playbook.results.coverage import Coverage, Question, unchecked
-from combee.core.playbook.trust import is_uncounted, names_counted, rules_of, uncounted_sources
+from combee.core.playbook.trust import (
+    is_uncounted,
+    names_counted,
+    rules_of,
+    uncounted_sources,
+    without_claims,
+)
 from combee.core.playbook.versions import empty
 from combee.core.text.similarity.embeddings import model_and_thresholds
 from combee.process.worker.vectors import Vectors
@@ -178,6 +184,7 @@ class Aggregator:
         """
         if result.status == "failed" or not self._checks:
             return unchecked(result)
+        base = without_claims(base, plan.settings.trust)
         members = _as_seen_on(base, _as_verified(members, result))
         level, (_, thresholds) = len(plan.widths), model_and_thresholds(self._settings.embeddings)
         uncounted = self._uncounted(base, members)

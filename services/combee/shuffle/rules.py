@@ -15,7 +15,7 @@ from combee.core.playbook import spend
 from combee.core.playbook.budget import budget_of
 from combee.core.playbook.pausing import WOULD_EXPIRE, ends_soon
 from combee.core.playbook.spend import LineSpend, Pause, SpendPolicy
-from combee.core.playbook.trust import parts
+from combee.core.playbook.trust import parts, without_claims
 from combee.core.playbook.versions import misfit
 from combee.process.settings.batch import BatchSettings
 from combee.process.settings.methods import configured_method, plan_settings
@@ -95,9 +95,11 @@ class BatchRules:
 
     def share(self, state: ShuffleState, line: str) -> Share | None:
         """Return how much of a batch one source may fill while others wait; None: all of it."""
-        if self._postures.of(line) == "lab":
+        trust = self._postures.of(line)
+        if trust == "lab":
             return None
-        return Share(batch_size=self.batch_size(state, line), parts=parts(self._playbooks.latest(line)))
+        newest = without_claims(self._playbooks.latest(line), trust)
+        return Share(batch_size=self.batch_size(state, line), parts=parts(newest))
 
     # ---- what must wait
 

@@ -313,6 +313,15 @@ async def test_a_proof_that_a_record_claims_outvotes_nobody(monkeypatch: pytest.
     assert FREE in contents(await learned(keeping(PAID, FREE), given, trust="team"))
 
 
+async def test_names_that_a_lab_counted_outvote_nobody_once_the_posture_is_another() -> None:
+    said = Entry(id="misc-00001", section="OTHERS", content=PAID, sources=tuple("abcd"), evidence_count=4)
+    base = empty("p").model_copy(update={"version": 1, "next_id": 2, "entries": (said,), "trust": "lab"})
+    given = reflections(FREE, *LESSONS[:6], source=Source(name="shop", proven="secret"))
+    postures: tuple[Trust, ...] = ("team", "public")
+    for trust in postures:
+        assert (await learned(keeping(PAID, FREE), given, base, trust=trust)).conflicts == ()
+
+
 async def test_a_lesson_that_several_reflections_word_alike_is_asked_about_once() -> None:
     model = ScriptedModel(reworded)
     result = await learned(model, reflections(*LESSONS, *LESSONS))
