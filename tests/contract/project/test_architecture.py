@@ -226,7 +226,7 @@ ONLY_IN: Mapping[str, tuple[str, ...]] = {
     "psutil": ("adapters/embedded_kafka/",),
     "filelock": ("adapters/embedded_kafka/",),
     "aiolimiter": ("adapters/asking/",),
-    "rapidfuzz": ("core/text/similarity/lessons.py", "baselines/"),
+    "rapidfuzz": ("baselines/",),
     "json_repair": ("adapters/asking/",),
     "typer": ("cli/",),
     "rich": ("cli/",),
@@ -250,7 +250,7 @@ SIMULATING = {
 
 LIBRARIES: Mapping[str, set[str]] = {
     "schemas": {"msgpack", "pydantic"},
-    "core": {"pydantic", "rapidfuzz"},
+    "core": {"pydantic"},
     "adapters/ports": set(),
     "log/history": set(),
     "adapters/kafka": {"aiokafka", "pydantic", "aws_msk_iam_sasl_signer"},

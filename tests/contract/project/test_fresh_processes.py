@@ -124,7 +124,7 @@ from combee.process.settings.loading import load_settings
 assert backends.embedder(load_settings().model) is None
 """
 A_VERB = "import sys, combee.cli.status"
-OF_EVERY_VERB = {"pydantic_settings", "rapidfuzz", "rich", "structlog", "typer"}
+OF_EVERY_VERB = {"pydantic_settings", "rich", "structlog", "typer"}
 NOBODY_LOOKS = """
 import sys
 from combee.adapters.memory import MemoryLog

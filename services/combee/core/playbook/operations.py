@@ -37,7 +37,7 @@ KINDS = {kind.value: kind for kind in OperationKind}
 
 
 def normalise(content: str) -> tuple[str, ...]:
-    """Return a form that is equal for contents with the same lesson, typing errors aside."""
+    """Return a form that is equal for contents with the same lesson."""
     return wording(content).words
 
 

@@ -1,37 +1,26 @@
 """When two contents are the same lesson, and when they may contradict each other.
 
-The rules are strict on purpose: a missed repeat costs a line, a wrong merge destroys knowledge. Letters are compared
-by rapidfuzz, and only typing errors count as equal: any looser limit confuses employer with employee.
+The rules are strict on purpose: a missed repeat costs a line, a wrong merge destroys knowledge. A word with a typing
+error is another word: "pip install reqeusts" is another package.
 """
 
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from typing import TypeVar
 
-from rapidfuzz.distance import OSA
-
 from combee.core.playbook.derived import once_per_version
-from combee.core.text.similarity.wording import Wording, is_plain, wording
+from combee.core.text.similarity.wording import Wording, wording
 from combee_schemas.playbook import Entry, Playbook
 
 K = TypeVar("K")
 M = TypeVar("M")
 
-SHORTEST_MISSPELT = 8
-"""Minimum letters of a word that may be misspelt; in shorter words a typing error is too often another word (trial,
-trail)."""
 PADDED, EMPHASIS = 2, 40
 """How many times longer than a lesson a content may be that only says it, and characters of emphasis in addition."""
-_LOOK_ALIKE = frozenset(
-    {"causally", "complaint", "complied", "discretely", "refilling", "scrapping", "stripping", "trialing"}
-)
-"""Words that differ from others by a typing error: casually, compliant, compiled, discreetly, refiling, scraping,
-striping, trailing."""
 
 
 def same_lesson(content: str, other: str) -> bool:
     """Return whether two contents are equal: same numbers, same words in the same order."""
-    return _agree(wording(content), wording(other))
+    return wording(content).words == wording(other).words
 
 
 def is_padded(content: str, lesson: str) -> bool:
@@ -44,31 +33,6 @@ def at_odds(content: str, other: str) -> bool:
     return not same_lesson(content, other) and wording(content).subject == wording(other).subject != ""
 
 
-def _agree(own: Wording, other: Wording) -> bool:
-    if own.words == other.words:
-        return True
-    if len(own.words) != len(other.words):
-        return False
-    differ = [pair for pair in zip(own.words, other.words, strict=True) if pair[0] != pair[1]]
-    return len(differ) == 1 and _misspelt(*differ[0])
-
-
-def _misspelt(word: str, other: str) -> bool:
-    """Return whether two long words differ only by two swapped neighbours, or a doubled letter, inside the word."""
-    if min(len(word), len(other)) < SHORTEST_MISSPELT or not (is_plain(word) and is_plain(other)):
-        return False
-    if word[0] != other[0] or word[-2:] != other[-2:] or _LOOK_ALIKE & {word, other}:
-        return False
-    letters = (
-        sorted(word) == sorted(other) if len(word) == len(other) else _undoubled(word) == _undoubled(other)
-    )
-    return letters and OSA.distance(word, other, score_cutoff=1) == 1
-
-
-def _undoubled(word: str) -> str:
-    return "".join(letter for letter, before in zip(word, " " + word, strict=False) if letter != before)
-
-
 Words = tuple[str, ...]
 
 
@@ -79,8 +43,6 @@ class Index:
         self._wordings: dict[str, Wording] = {}
         self._saying: dict[Words, dict[str, None]] = {}
         self._about: dict[str, dict[str, None]] = {}
-        self._alike: dict[str, dict[Words, None]] = {}
-        """Words by their letters → words, removed entries included; only such words can be misspellings."""
         self._own: set[int] = set()
         """Ids of the groups that no copy shares: only these may be changed."""
 
@@ -88,7 +50,7 @@ class Index:
         """Return an independent index of the same entries."""
         other = Index()
         self._own = set()
-        for name in ("_wordings", "_saying", "_about", "_alike"):
+        for name in ("_wordings", "_saying", "_about"):
             setattr(other, name, dict(getattr(self, name)))
         return other
 
@@ -110,7 +72,6 @@ class Index:
         own = self._wordings[entry_id] = wording(content)
         self._group(self._saying, own.words)[entry_id] = None
         self._group(self._about, own.subject)[entry_id] = None
-        self._group(self._alike, _by_letters(own))[own.words] = None
 
     def drop(self, entry_id: str) -> None:
         """Forget an entry."""
@@ -119,26 +80,12 @@ class Index:
             return
         del self._group(self._about, own.subject)[entry_id]
         del self._group(self._saying, own.words)[entry_id]
-
-    def forget(self, content: str) -> None:
-        """Forget a content that no entry has any more."""
-        own = wording(content)
-        if self._saying.get(own.words) == {}:
+        if not self._saying[own.words]:
             del self._saying[own.words]
-            del self._group(self._alike, _by_letters(own))[own.words]
 
     def saying(self, content: str) -> tuple[str, ...]:
         """Return the entries with the same lesson as ``content``, in order of insertion."""
-        own = wording(content)
-        exact = self._saying.get(own.words)
-        if exact:
-            return tuple(exact)
-        return tuple(
-            entry_id
-            for words in self._alike.get(_by_letters(own), {})
-            for entry_id in self._saying[words]
-            if _agree(own, self._wordings[entry_id])
-        )
+        return tuple(self._saying.get(wording(content).words, ()))
 
     def at_odds_with(self, entry_id: str) -> Iterator[str]:
         """Yield the entries that differ from one only in figures or in a negation."""
@@ -146,17 +93,6 @@ class Index:
         if own.subject:
             others = self._about[own.subject]
             yield from (other for other in others if self._wordings[other].words != own.words)
-
-
-def _by_letters(own: Wording) -> str:
-    """Return a text that is equal for wordings which differ in a misspelt word: it has the same letters."""
-    return " ".join(map(_letters, own.words))
-
-
-@lru_cache(8_192)
-def _letters(word: str) -> str:
-    may_be_misspelt = len(word) >= SHORTEST_MISSPELT and is_plain(word)
-    return "".join(sorted(set(word))) if may_be_misspelt else word
 
 
 def _indexed(playbook: Playbook) -> Index:
@@ -195,8 +131,6 @@ def _indexed_after(before: Playbook, known: Index, playbook: Playbook) -> Index 
     index = known.copy()
     for entry in gone:
         index.drop(entry.id)
-    for entry in gone:
-        index.forget(entry.content)
     for entry in added:
         index.put(entry.id, entry.content)
     return index

@@ -42,8 +42,6 @@ SAME = [
     ("Round to a 2-decimal number", "Round to a 2 decimal number"),
     ("Always link to the-shop.com.", "Link to the-shop.com"),
     ("Divide debts/equity", "Divide debt / equity"),
-    ("Calculate the depreciation", "Calcualte the depreciation"),
-    ("Ask for the address of the accommodation", "Ask for the address of the accomodation"),
     ("ANSWER WITH ONE NUMBER", "Answer with one number."),
     ("A fee applies", "a fee applies"),
     ("", " "),
@@ -94,7 +92,7 @@ DIFFERENT = [
     ("Compute a - b", "Compute a, b"),
     ("Multiply a b", "Multiply b"),
     ("After testing ends, log out", "After test ends, log out"),
-    ("Calculate the tax", "Calcualte the toll"),
+    ("Calculate the tax", "Calcualte the tax"),
     ("Weigh 3–5 kg", "Weigh 3–6 kg"),
     ("Link to https://the-shop.com/pay", "Link to https://shop.com/pay"),
     ("Link to https://bit.ly/Refund", "Link to https://bit.ly/refund"),
@@ -228,9 +226,9 @@ def test_the_index_finds_what_comparing_with_each_finds(contents: list[str], wan
     index = Index()
     for n, content in enumerate(contents):
         index.put(str(n), content)
-    exact = [str(n) for n, one in enumerate(contents) if wording(one).words == wording(wanted).words]
-    near = [str(n) for n, one in enumerate(contents) if same_lesson(one, wanted)]
-    assert sorted(index.saying(wanted)) == sorted(exact or near)
+    assert sorted(index.saying(wanted)) == [
+        str(n) for n, one in enumerate(contents) if same_lesson(one, wanted)
+    ]
     for n in range(len(contents)):
         others = {str(m) for m, one in enumerate(contents) if at_odds(one, contents[n])}
         assert others <= set(index.at_odds_with(str(n)))
@@ -252,10 +250,6 @@ def test_the_index_of_a_version_is_the_same_made_from_the_one_before_or_anew(
         for entry in version.entries:
             assert made.saying(entry.content) == anew.saying(entry.content)
             assert list(made.at_odds_with(entry.id)) == list(anew.at_odds_with(entry.id))
-        inside = [
-            {key: list(group) for key, group in index._alike.items() if group} for index in (made, anew)
-        ]
-        assert inside[0] == inside[1]
 
 
 def test_the_index_of_a_version_with_other_words_or_another_order_is_made_anew() -> None:
@@ -274,7 +268,7 @@ def test_of_two_entries_that_say_the_same_the_other_is_found_when_one_is_gone() 
     index.put("a", "Calculate it")
     index.put("b", "Calculate it")
     index.drop("a")
-    assert index.saying("Calcualte it") == ("b",)
+    assert index.saying("calculate it.") == ("b",)
 
 
 said = st.lists(st.sampled_from(["net", "gross", "value", "not", "12", "the"])).map(" ".join)
@@ -295,7 +289,7 @@ def test_a_thousand_entries_are_searched_at_once() -> None:
     index = Index()
     for n in range(1_000):
         index.put(f"e-{n}", f"Report the depreciation of machine {n} in percent")
-    assert index.saying("Report the deprecaition of machine 500 in %") == ("e-500",)
+    assert index.saying("Report depreciation of machine 500 in %") == ("e-500",)
 
 
 # ---- real texts

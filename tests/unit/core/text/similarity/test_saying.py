@@ -118,11 +118,6 @@ def test_a_lesson_finds_the_statement_that_says_it_among_many() -> None:
     assert statements.saying(RETURNS) == {51: Judgement("yes", 1.0, "words")}
 
 
-def test_what_is_misspelt_says_the_lesson_too() -> None:
-    misspelt = Statements(["Ask for the adress of the custommer."])
-    assert misspelt.saying("Ask for the adress of the customer.") == {0: Judgement("yes", 1.0, "words")}
-
-
 def test_the_nearest_statements_are_to_be_asked_about_and_contradictions_are_not() -> None:
     statements = Statements(
         [
