@@ -385,6 +385,18 @@ async def test_a_gate_that_is_turned_on_changes_nothing_for_agents_until_the_nex
     assert (opened.decided, opened.version, opened.judges) == ("opened", 2, ("approve",))
 
 
+async def test_a_gate_that_ended_before_it_accepted_anything_leaves_agents_what_they_read_when_it_is_back() -> (
+    None
+):
+    deployment = deployment_with("approve")
+    await send(deployment, batch(1))
+    deployment.gates = GatePolicy(judges=())
+    await send(deployment, batch(2))
+    deployment.gates = GatePolicy(judges=("approve",))
+    await send(deployment, batch(3))
+    assert places(deployment.log) == (2, 3)
+
+
 async def test_a_gate_that_is_turned_off_lets_agents_read_the_newest_again() -> None:
     deployment = deployment_with("approve")
     await send(deployment, batch(1))

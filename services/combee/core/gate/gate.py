@@ -91,11 +91,11 @@ def opened(
     """Return the first gate of a playbook.
 
     ``newest`` is the version that agents have read until now, and continue to read; None: nobody has read any. An
-    existing label ``production`` (``known``) keeps its version.
+    existing label ``production`` (``known``) keeps its version, unless an earlier gate ended before it accepted any.
     """
-    version = known.version if known else newest.version if newest else 0
+    version = (known.version if known else 0) or (newest.version if newest else 0)
     production = (known or Label(playbook=name, label=PRODUCTION, version=version)).model_copy(
-        update={"gate": judges, "decided_through": version, "moved_at_ms": now_ms}
+        update={"version": version, "gate": judges, "decided_through": version, "moved_at_ms": now_ms}
     )
     reason = "the gate was turned on: agents go on reading what they read" if version else "a new playbook"
     gate = Gate(production=production)
