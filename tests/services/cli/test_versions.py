@@ -515,8 +515,9 @@ def made_by_third(learned: Deployment, operation: Operation, seen: tuple[Seen, .
 def test_a_dry_run_names_what_is_asked_about_again_and_what_that_costs(learned: Deployment) -> None:
     (*_, done) = ledger.messages(learned.log, topics.UPDATES, Update)
     mixed = Operation(kind=OperationKind.ADD, content="of both", evidence=("r-13", "r-14"))
-    by_check = tuple(one.model_copy(update={"covered": "check"}) for one in done.result.seen)
-    made = made_by_third(learned, mixed, by_check)
+    by = {"r-13": "words", "r-14": "check"}
+    seen = (one.model_copy(update={"covered": by.get(one.reflection_id, "")}) for one in done.result.seen)
+    made = made_by_third(learned, mixed, tuple(seen))
     assert made.batch_sequence == 3
     run_json("playbook", "rollback", NAME, str(made.version))
     foreseen = run_json("playbook", "revoke", NAME, "r-13", "--dry-run")

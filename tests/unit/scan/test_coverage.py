@@ -466,14 +466,12 @@ async def test_what_is_left_is_asked_about_again_in_parts_of_a_group_s_size_and_
         if len(items(prompt)) > 1:
             raise CutOffError("cut off")
         whole = dict(echo(prompt))
-        said = [
-            {**one, "content": one["content"].replace("Orders", "The orders")} for one in whole["operations"]
-        ]
+        said = [{**one, "content": one["content"].replace("Orders", "ORDERS")} for one in whole["operations"]]
         return {**whole, "operations": said}
 
     result = await learned(answer, reflections(*LESSONS), groups=4)
     assert again == [2, 1, 1] * 4
-    assert contents(result) == sorted(lesson.replace("Orders", "The orders") for lesson in LESSONS)
+    assert contents(result) == sorted(lesson.replace("Orders", "ORDERS") for lesson in LESSONS)
 
 
 async def test_a_reflection_that_did_not_get_through_is_not_carried() -> None:

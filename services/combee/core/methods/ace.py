@@ -26,6 +26,7 @@ from combee.core.text.prompt import (
     list_of,
     object_of,
 )
+from combee.core.text.similarity.lessons import same_lesson
 from combee_schemas.base import Holds, is_blank
 from combee_schemas.model import Prompt
 from combee_schemas.plan import PlanSettings, Prompts
@@ -282,7 +283,7 @@ def _is_addition(item: object) -> bool:
 
 
 def _is_example(text: str) -> bool:
-    return ops.normalise(text) == ops.normalise(EXAMPLE)
+    return same_lesson(text, EXAMPLE)
 
 
 def merge(base: Playbook, operations: Sequence[Operation]) -> tuple[Operation, ...]:

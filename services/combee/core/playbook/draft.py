@@ -28,7 +28,6 @@ from combee.core.playbook.trust import (
     said_digest,
     strengthens,
 )
-from combee.core.text.forms import comparable
 from combee.core.text.similarity.lessons import Index, index_of, is_padded, same_lesson
 from combee_schemas.base import Holds
 from combee_schemas.playbook import (
@@ -630,8 +629,7 @@ def _strengthen(draft: Draft, entry: Entry, operation: Operation) -> None:
 
     Its own words stay, unless a person says it now, or the operation says it without padding.
     """
-    said, known = (comparable(content).rstrip(".") for content in (operation.content, entry.content))
-    words = f": {operation.content}" if said != known else ""
+    words = f": {operation.content}" if operation.content != entry.content else ""
     is_briefer = not entry.by_hand and is_padded(entry.content, operation.content)
     content = operation.content if (draft.by_hand and words) or is_briefer else entry.content
     strengthened = entry.model_copy(update={"content": content, "by_hand": draft.by_hand or entry.by_hand})

@@ -8,7 +8,7 @@ from typing import Any
 from combee.core.methods.method import Answer, Sources
 from combee.core.playbook.sections import MAX_SECTION_CHARS
 from combee.core.text.forms import clean, clean_line
-from combee.core.text.similarity.wording import wording
+from combee.core.text.similarity.wording import said
 from combee_schemas.base import is_blank
 from combee_schemas.command import Command
 from combee_schemas.playbook import ACE_SECTIONS, Entry, Playbook
@@ -34,11 +34,6 @@ _AROUND = " \t\n.\"'`\u201c\u201d\u2018\u2019"
 UNNAMED = "unnamed"
 """Id of an entry whose own has no visible character."""
 KINDS = {kind.value: kind for kind in OperationKind}
-
-
-def normalise(content: str) -> tuple[str, ...]:
-    """Return a form that is equal for contents with the same lesson."""
-    return wording(content).words
 
 
 def union(*ids: Iterable[str]) -> tuple[str, ...]:
@@ -180,7 +175,7 @@ def merge(operations: Iterable[Operation]) -> tuple[Operation, ...]:
     """Return the operations with exact repeats merged, and their evidence united."""
     merged: dict[tuple[object, ...], Operation] = {}
     for operation in operations:
-        same = (operation.kind, operation.entry_ids, normalise(operation.content))
+        same = (operation.kind, operation.entry_ids, said(operation.content))
         if first := merged.get(same):
             merged[same] = resting_together(first, operation)
         else:

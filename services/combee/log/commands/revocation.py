@@ -12,9 +12,10 @@ from combee.core.names.identity import MARK, derived_ids, full_name, meant_by, o
 from combee.core.names.sources import NOBODY, KnownSources
 from combee.core.playbook.lineage.branching import learns
 from combee.core.playbook.lineage.recomputing import DEFAULTS, Fate, Mixed, Recomputed
-from combee.core.playbook.operations import normalise, union
+from combee.core.playbook.operations import union
 from combee.core.playbook.shown import needless_bytes
 from combee.core.playbook.trust import names_counted
+from combee.core.text.similarity.wording import said
 from combee.log.evidence import identified, in_time, members_of
 from combee.log.history import messages, newest_playbooks, partition_of
 from combee_schemas import topics
@@ -272,14 +273,14 @@ def _as_document(mixed: Mixed) -> dict[str, Any]:
 
 async def copies_of(log: Log, name: str, contents: Iterable[str]) -> tuple[tuple[str, str], ...]:
     """Return the entries of other playbooks (no lines of this one) that say one of these contents, as copies do."""
-    said = {normalise(content) for content in contents}
-    others = (await newest_playbooks(log)).values() if said else ()
+    known = {said(content) for content in contents}
+    others = (await newest_playbooks(log)).values() if known else ()
     return tuple(
         (other.name, entry.id)
         for other in others
         if playbook_of(other.name) != playbook_of(name)
         for entry in other.entries
-        if normalise(entry.content) in said
+        if said(entry.content) in known
     )
 
 

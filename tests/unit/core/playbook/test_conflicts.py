@@ -75,7 +75,7 @@ def test_between_equals_the_later_operation_wins() -> None:
 def test_operations_that_do_the_same_rest_on_the_evidence_of_both() -> None:
     after = contested(
         op(UPDATE, "The better one", "calc-00001", evidence=("r-newest",)),
-        op(UPDATE, "better one", "calc-00001", evidence=("r-old",)),
+        op(UPDATE, "the better one.", "calc-00001", evidence=("r-old",)),
     )
     assert get(after, "calc-00001").evidence == ("r-1", "r-old", "r-newest")
     assert changes(after) == [("duplicate", "calc-00001"), ("update", "calc-00001")]

@@ -48,8 +48,8 @@ SHOWN = [reflection("a", MARGIN, REFUND, GONE), reflection("b", MARGIN, GONE)]
 UNSHOWN = [reflection("c", REFUND), reflection("d")]
 
 
-@pytest.mark.parametrize("words", ["Round margins to 2 decimals", "Please round the margin to two decimals."])
-def test_what_agents_were_shown_and_say_back_is_an_echo_in_whatever_words(words: str) -> None:
+@pytest.mark.parametrize("words", ["Round margins to 2 decimals", "round margins to 2 decimals."])
+def test_what_agents_were_shown_and_say_back_is_an_echo(words: str) -> None:
     assert kept(op(words, "a", "b"), reflections=SHOWN) == ([], [(MARGIN, ("a", "b"))])
 
 
@@ -84,7 +84,7 @@ def test_a_correction_of_what_was_shown_is_news(news: Operation) -> None:
 
 
 def test_an_update_to_what_its_entry_says_already_is_an_echo() -> None:
-    same = op("Round the margins to 2 decimals.", "a", kind=OperationKind.UPDATE, entry_ids=(MARGIN,))
+    same = op("round margins to 2 decimals.", "a", kind=OperationKind.UPDATE, entry_ids=(MARGIN,))
     assert kept(same, reflections=SHOWN) == ([], [(MARGIN, ("a",))])
 
 
@@ -116,7 +116,7 @@ def test_of_two_entries_that_say_the_same_either_was_shown() -> None:
 
 
 def test_echoes_of_several_operations_are_one_for_each_entry() -> None:
-    operations = [op("Round margins to 2 decimals", "a"), op("Round margins to two decimals!", "a", "b")]
+    operations = [op("Round margins to 2 decimals", "a"), op("round margins to 2 decimals!", "a", "b")]
     assert kept(*operations, reflections=SHOWN) == ([], [(MARGIN, ("a", "b"))])
 
 

@@ -137,12 +137,10 @@ def test_a_new_section_comes_after_the_known_ones() -> None:
 # ---- merge, never drop
 
 
-def test_an_addition_in_other_words_strengthens_the_entry_and_history_keeps_its_words() -> None:
-    after = applied(
-        op(ADD, "Round the margins to two decimals", evidence=("r-8",)), op(ADD, *REPEAT, evidence=("r-9",))
-    )
+def test_an_addition_that_writes_it_otherwise_strengthens_the_entry_and_history_keeps_its_words() -> None:
+    after = applied(op(ADD, REPEAT[0].upper(), evidence=("r-8",)), op(ADD, *REPEAT, evidence=("r-9",)))
     added = get(after, "calc-00008")
-    assert (added.content, added.evidence) == ("Round the margins to two decimals", ("r-8", "r-9"))
+    assert (added.content, added.evidence) == (REPEAT[0].upper(), ("r-8", "r-9"))
     assert (after.changes[-1].kind, after.changes[-1].detail) == (
         "duplicate",
         f"1 more reflections say so: {REPEAT[0]}",
@@ -176,7 +174,7 @@ def test_an_update_that_makes_an_entry_say_what_another_says_folds_it_into_that_
     assert (kept.evidence, kept.evidence_count) == (("r-2", "r-3", "r-1", "r-9"), 32)
     assert [(change.kind, change.entry_id, change.detail) for change in after.changes] == [
         ("merge", "calc-00001", "into calc-00002: one"),
-        ("duplicate", "calc-00002", "2 more reflections say so"),
+        ("duplicate", "calc-00002", "2 more reflections say so: Two."),
     ]
 
 

@@ -13,11 +13,11 @@ from combee.core.playbook.operations import (
     in_words,
     merge,
     merge_seen,
-    normalise,
     read_operations,
     rests,
     union,
 )
+from combee.core.text.similarity.wording import said
 from combee_schemas.reflection import BulletTag
 from combee_schemas.scan import Operation, OperationKind, Seen
 from support.hostile import REPLIES
@@ -304,7 +304,7 @@ operations = st.lists(
 @given(operations)
 def test_merging_keeps_every_lesson_and_all_evidence_and_is_stable(some: list[Operation]) -> None:
     merged = merge(some)
-    assert {normalise(one.content) for one in merged} == {normalise(one.content) for one in some}
+    assert {said(one.content) for one in merged} == {said(one.content) for one in some}
     assert {e for one in merged for e in one.evidence} == {e for one in some for e in one.evidence}
     assert merge(merged) == merged
 

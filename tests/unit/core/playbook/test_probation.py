@@ -112,7 +112,7 @@ def test_a_correction_of_a_proposed_entry_supports_its_new_words_alone() -> None
     first = batches([add(RULE, "r-1")])
     reworded = only(after_batch(first, op(UPDATE, "else", "calc-00001", evidence=("r-2",))))
     assert (reworded.content, reworded.state, reworded.support) == ("else", "proposed", ("r-2",))
-    again = op(UPDATE, RULE.replace(", in", " in"), "calc-00001", evidence=("r-2",))
+    again = op(UPDATE, RULE.upper(), "calc-00001", evidence=("r-2",))
     assert only(after_batch(first, again)).state == "active", "the same words"
 
 

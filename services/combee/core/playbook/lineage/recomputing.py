@@ -447,11 +447,12 @@ class _Prepared:
 
         Agents were shown it in the words of these entries: its own may have all the support that it needs.
         """
+        doubted = {place for _, mixed in self._doubtful for place in mixed.again}
         for entry_id, ids in waits.items() if learns(self.whole.barred) else ():
             again = self._places([one for one in ids if one not in waited and not self._has_expired([one])])
             if self.whole.asked.issuperset(again):
                 self.whole.pending |= dict.fromkeys(again)
-            else:
+            elif not doubted.issuperset(again):
                 yield self._lost(OperationKind.ADD, (entry_id,), ids, "again", again)
 
     def outvoted(self) -> Iterator[Asked]:

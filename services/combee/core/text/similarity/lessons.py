@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
 from combee.core.playbook.derived import once_per_version
-from combee.core.text.similarity.wording import Wording, wording
+from combee.core.text.similarity.wording import Wording, said, wording
 from combee_schemas.playbook import Entry, Playbook
 
 K = TypeVar("K")
@@ -19,8 +19,8 @@ PADDED, EMPHASIS = 2, 40
 
 
 def same_lesson(content: str, other: str) -> bool:
-    """Return whether two contents are equal: same numbers, same words in the same order."""
-    return wording(content).words == wording(other).words
+    """Return whether two contents say the same in the same words."""
+    return said(content) == said(other)
 
 
 def is_padded(content: str, lesson: str) -> bool:
@@ -30,10 +30,8 @@ def is_padded(content: str, lesson: str) -> bool:
 
 def at_odds(content: str, other: str) -> bool:
     """Return whether two contents differ only in figures or in a negation: they may contradict each other."""
-    return not same_lesson(content, other) and wording(content).subject == wording(other).subject != ""
-
-
-Words = tuple[str, ...]
+    own, others = wording(content), wording(other)
+    return own.words != others.words and own.subject == others.subject != ""
 
 
 class Index:
@@ -41,7 +39,8 @@ class Index:
 
     def __init__(self) -> None:
         self._wordings: dict[str, Wording] = {}
-        self._saying: dict[Words, dict[str, None]] = {}
+        self._said: dict[str, str] = {}
+        self._saying: dict[str, dict[str, None]] = {}
         self._about: dict[str, dict[str, None]] = {}
         self._own: set[int] = set()
         """Ids of the groups that no copy shares: only these may be changed."""
@@ -50,7 +49,7 @@ class Index:
         """Return an independent index of the same entries."""
         other = Index()
         self._own = set()
-        for name in ("_wordings", "_saying", "_about"):
+        for name in ("_wordings", "_said", "_saying", "_about"):
             setattr(other, name, dict(getattr(self, name)))
         return other
 
@@ -70,7 +69,8 @@ class Index:
         """Set an entry's content."""
         self.drop(entry_id)
         own = self._wordings[entry_id] = wording(content)
-        self._group(self._saying, own.words)[entry_id] = None
+        words = self._said[entry_id] = said(content)
+        self._group(self._saying, words)[entry_id] = None
         self._group(self._about, own.subject)[entry_id] = None
 
     def drop(self, entry_id: str) -> None:
@@ -79,13 +79,14 @@ class Index:
         if own is None:
             return
         del self._group(self._about, own.subject)[entry_id]
-        del self._group(self._saying, own.words)[entry_id]
-        if not self._saying[own.words]:
-            del self._saying[own.words]
+        words = self._said.pop(entry_id)
+        del self._group(self._saying, words)[entry_id]
+        if not self._saying[words]:
+            del self._saying[words]
 
     def saying(self, content: str) -> tuple[str, ...]:
         """Return the entries with the same lesson as ``content``, in order of insertion."""
-        return tuple(self._saying.get(wording(content).words, ()))
+        return tuple(self._saying.get(said(content), ()))
 
     def at_odds_with(self, entry_id: str) -> Iterator[str]:
         """Yield the entries that differ from one only in figures or in a negation."""

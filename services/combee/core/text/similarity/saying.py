@@ -8,14 +8,12 @@ embeddings. Where each side has a figure that the other lacks the answer is no, 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from heapq import nsmallest
 from itertools import chain
 from math import dist
 from typing import Literal
 
 from combee.core.text.figures import conflicting, lacking
-from combee.core.text.forms import SHORT
 from combee.core.text.similarity.embeddings import (
     UNMEASURED,
     Thresholds,
@@ -30,7 +28,6 @@ from combee.core.text.similarity.wording import MARKS, NEGATIONS, done, is_plain
 
 Verdict = Literal["yes", "no", "ask"]
 By = Literal["words", "meaning"]
-Sentence = tuple[str, ...]
 
 ONE_FRAME = 0.6
 """Share of common words from which two texts have one frame, in which one other word, or another order, can turn the
@@ -42,12 +39,6 @@ CONFLICTS = 8
 """Number of contradicting statements nearer to a lesson than those to be asked about that are looked through."""
 _TURNS = NEGATIONS | {"avoid", "except", "nobody", "nothing", "nowhere", "only", "unless"}
 """Words that turn a lesson; other words of conditions, such as "if" and "until", have too many synonyms."""
-_STOPS = frozenset({".", "?"})
-_EMPTY = frozenset({"it", "must", "please", "that", "will"})
-"""Words without which a sentence says the same; "we" and "you" say who is meant, "should" and "were" may say "if",
-and "very", "our" and "these" say of which things."""
-_BEING = frozenset({"are", "be", "is"})
-"""Words that stand for each other, as "was" does not; without one "who are reported" would be "who reported"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,15 +95,11 @@ class Statements:
         self._same = Index()
         self._having: dict[str, list[int]] = defaultdict(list)
         """Word → the statements with it."""
-        self._containing: dict[Sentence, list[int]] = defaultdict(list)
-        """Sentence → the statements with it."""
         self._units: dict[int, tuple[float, ...]] = {}
         for place, text in enumerate(self._texts):
             self._same.put(str(place), text)
             for word in said_words(text):
                 self._having[word].append(place)
-            for sentence in set(_sentences(text)):
-                self._containing[sentence].append(place)
             if own := unit(self._vectors.get(text, ())):
                 self._units[place] = own
         self._heads = {place: own[:HEAD] for place, own in self._units.items()}
@@ -127,8 +114,7 @@ class Statements:
             for place, distance in heads.items()
             if distance <= farthest
         }
-        worded = [int(place) for place in self._same.saying(lesson)]
-        worded += [place for sentence in _sentences(lesson) for place in self._containing.get(sentence, ())]
+        worded = map(int, self._same.saying(lesson))
         judgements = {
             place: self._judged(place, lesson, cosines.get(place)) for place in sorted({*worded, *cosines})
         }
@@ -170,21 +156,11 @@ class Statements:
 
 
 def _says(text: str, lesson: str) -> bool:
-    """Return whether a text has the sentences of a lesson in the same words and order, and no others.
+    """Return whether a text says a lesson in its words, and no others.
 
     Others could be advice that nobody gave, which must not ride on the support of the lesson.
     """
-    if is_padded(text, lesson):
-        return False
-    if same_lesson(text, lesson):
-        return True
-    wanted = _sentences(lesson)
-    if not (wanted and wanted == _sentences(text) and _has_the_same_exact_words(text, lesson)):
-        return False
-    # What is empty may be left out, and not change its place: "what it must be" is not "what must it be".
-    shorter, longer = sorted((_evened(text), _evened(lesson)), key=len)
-    left = iter(longer)
-    return all(word in left for word in shorter)
+    return same_lesson(text, lesson) and not is_padded(text, lesson)
 
 
 def _has_other_figures(text: str, lesson: str) -> bool:
@@ -215,24 +191,3 @@ def _stems(text: str) -> Sequence[str]:
     return [
         done(word) if is_plain(word) else word for word in wording(text).words if word not in MARKS - {"?"}
     ]
-
-
-def _evened(text: str) -> list[str]:
-    """Return all words of a text, of those that stand for each other the same one."""
-    return ["is" if word in _BEING else word for word in wording(text).words]
-
-
-def _sentences(text: str) -> tuple[Sentence, ...]:
-    return _sentences_of(text) if len(text) <= SHORT else _sentences_of.__wrapped__(text)
-
-
-@lru_cache(4_096)
-def _sentences_of(text: str) -> tuple[Sentence, ...]:
-    """Return the sentences of a text, each as its words in their order."""
-    sentences: list[list[str]] = [[]]
-    for word in _evened(text):
-        if word not in _EMPTY and word != ".":
-            sentences[-1].append(word)
-        if word in _STOPS:
-            sentences.append([])
-    return tuple(tuple(sentence) for sentence in sentences if sentence)

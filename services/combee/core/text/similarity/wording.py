@@ -28,15 +28,13 @@ _SHORT_FORMS = (
 )
 _LONG_FORMS = {"cannot": ("can", "not"), "never": ("not",), "without": ("not", "with")}
 NUMBER = r"(?:(?<![\w)\]%])[-+])?(?:\d+(?:[.,:]\d+)*|(?<![\w.])\.\d+)(?:[eE][-+]?\d+)?"
-_RUN = r"[^\s\"'`()<>\[\],;]"
-_PATH = rf"/{_RUN}*[\w/]"
+_PATH = r"/[^\s\"'`()<>\[\],;]*[\w/]"
 _TOKEN = re.compile(
     # A URL, an address of mail or a handle, a host or a file, a path: "the-shop.com" is not "shop.com".
-    rf"(?<![\w@.+-])(?P<name>(?<![^\s(\[\"']){_RUN}+[/*\\](?=[.:!?]*(?:[\s\"'`)>\],;]|$))"
-    rf"|[^\W\d][\w+.-]*:/{_PATH}|[\w.+-]*@[\w./-]*\w"
+    rf"(?<![\w@.+-])(?P<name>[^\W\d][\w+.-]*:/{_PATH}|[\w.+-]*@[\w./-]*\w"
     rf"|[^\W\d]\w*(?:-\w+)*(?:\.\w(?:[\w-]*\w)?)+(?::\d+)?(?:{_PATH})?"
-    # "rm -rf ./tmp" is neither "rm -rf ../tmp" nor "rm -rf / tmp", and "rm *.log" is not "rm * .log".
-    rf"|~?(?:/[\w.-]*\w){{2,}}|(?<![^\s(\[\"'])(?:/|[~*\\](?!\d)|\.{{1,2}}(?![\d.])){_RUN}*[\w*/])"
+    # "rm -rf ./tmp" is neither "rm -rf ../tmp" nor "rm -rf / tmp".
+    rf"|~?(?:/[\w.-]*\w){{2,}}|(?<![^\s(\[\"'])(?:~|\.{{1,2}})?(?:/[\w.*-]*[\w*])+)"
     rf"|(?P<word>[^\W\d][\w{COMBINING}]*(?:\.[\w{COMBINING}]+)*)"
     rf"|(?P<number>{NUMBER})"
     r"|(?P<stop>(?<![.;!?])[.;!?]+(?=[\s\"'`)\]]|$))"
@@ -83,7 +81,7 @@ def wording(content: str) -> Wording:
 def read_wording(content: str) -> Wording:
     """Return the same, and remember nothing: a whole reflection is as large as a thousand entries."""
     text = _plain_text(content.casefold() if content.isupper() else content)
-    tokens = list(chain.from_iterable(map(_said, _sentences(text))))
+    tokens = list(chain.from_iterable(map(_words_of, _sentences(text))))
     while tokens[-1:] == ["."]:
         tokens.pop()
     words = tuple(tokens) or (comparable(content, cased=True),)
@@ -94,6 +92,24 @@ def read_wording(content: str) -> Wording:
 
 
 of_short, of_long = lru_cache(_CONTENTS_REMEMBERED)(read_wording), lru_cache(_LONG_REMEMBERED)(read_wording)
+
+
+def said(content: str) -> str:
+    """Return what a content says: the same lesson has the same words and signs.
+
+    The case of ordinary words, spaces, and a last full stop count for nothing.
+    """
+    return _said_by_short(content) if len(content) <= SHORT else _read_said(content)
+
+
+def _read_said(content: str) -> str:
+    text = content.casefold() if content.isupper() else content
+    text = comparable(text.translate(SAME_SIGNS), cased=True).rstrip(" .!")
+    first, *more = text.split() or [""]
+    return " ".join(map(folded, ("a" if first == "A" else first, *more)))
+
+
+_said_by_short = lru_cache(_CONTENTS_REMEMBERED)(_read_said)
 
 
 def _plain_text(text: str) -> str:
@@ -137,7 +153,7 @@ def _sentences(text: str) -> Iterator[list[Clause]]:
     yield clauses
 
 
-def _said(sentence: Iterable[Clause]) -> list[str]:
+def _words_of(sentence: Iterable[Clause]) -> list[str]:
     return _comparable(list(chain.from_iterable(map(_without_emphasis, sentence))))
 
 

@@ -18,6 +18,18 @@ from combee_sim.family.quantities import QUANTITIES
 from support.rows import each_row
 
 SAME = [
+    ("Log out.", "log out"),
+    ("Log out!", "Log  out"),
+    ("Quote it as ‘Wake Up’", "Quote it as 'Wake Up'"),
+    ("Compute a × b − c ÷ d", "compute a * b - c / d"),
+    ("ANSWER WITH ONE NUMBER", "Answer with one number."),
+    ("A fee applies", "a fee applies"),
+    ("Do NOT call the API twice", "Do not call the API twice"),
+    ("", " "),
+]
+"""Two ways to write one thing."""
+
+ALIKE = [
     ("Round to two decimals.", "round to 2 decimals"),
     ("Report the margin in percent.", "Report margin in %"),
     ("Give the rate as 5 per cent", "give a rate as 5%"),
@@ -37,16 +49,12 @@ SAME = [
     ("Report the cold-chain breach rate", "report the cold chain breach rate"),
     ("Use `show_song()` for details", "Use show_song for details"),
     ("Use **only** the customer's e-mail", "Use only the customer’s e-mail"),
-    ("Quote it as ‘Wake Up’", "Quote it as 'Wake Up'"),
-    ("Compute a × b − c ÷ d", "compute a * b - c / d"),
     ("Round to a 2-decimal number", "Round to a 2 decimal number"),
     ("Always link to the-shop.com.", "Link to the-shop.com"),
     ("Divide debts/equity", "Divide debt / equity"),
-    ("ANSWER WITH ONE NUMBER", "Answer with one number."),
-    ("A fee applies", "a fee applies"),
-    ("", " "),
+    *SAME,
 ]
-"""Two ways to say one thing."""
+"""Two ways to say one thing, for what is rejected and for what may contradict it."""
 
 DIFFERENT = [
     ("Report the operating margin in percent", "Report the profit margin in percent"),
@@ -119,8 +127,14 @@ discretely discreetly, refilling refiling, trialing trailing
 
 
 @each_row(("one", "other"), SAME)
-def test_two_ways_to_say_one_thing_are_one_lesson(one: str, other: str) -> None:
+def test_two_ways_to_write_one_thing_are_one_lesson(one: str, other: str) -> None:
     assert same_lesson(one, other)
+
+
+@each_row(("one", "other"), ALIKE)
+def test_two_ways_to_say_one_thing_do_not_contradict_each_other(one: str, other: str) -> None:
+    assert wording(one).words == wording(other).words
+    assert same_lesson(one, other) == ((one, other) in SAME)
     assert not at_odds(one, other)
 
 
@@ -289,7 +303,7 @@ def test_a_thousand_entries_are_searched_at_once() -> None:
     index = Index()
     for n in range(1_000):
         index.put(f"e-{n}", f"Report the depreciation of machine {n} in percent")
-    assert index.saying("Report depreciation of machine 500 in %") == ("e-500",)
+    assert index.saying("report the depreciation of machine 500 in percent.") == ("e-500",)
 
 
 # ---- real texts
@@ -307,6 +321,6 @@ def test_all_formula_lessons_are_distinct(shared: Path) -> None:
 def test_of_a_real_playbook_only_true_repeats_would_merge(shared: Path) -> None:
     _, entries, _ = parse_ace((shared / "data" / "playbook_appworld_offline.txt").read_text("utf-8"))
     pairs = [(a.content, b.content) for a, b in combinations(entries, 2) if same_lesson(a.content, b.content)]
-    assert len(pairs) == 9
-    alike = [one.replace("()", "").casefold().rstrip() for pair in pairs for one in pair]
+    assert len(pairs) == 8
+    alike = [one.casefold().rstrip() for pair in pairs for one in pair]
     assert alike[::2] == alike[1::2]

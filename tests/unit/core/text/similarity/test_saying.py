@@ -21,8 +21,7 @@ def at(degrees: float, *, dimensions: int = 2) -> Sequence[float]:
     "text",
     [
         RETURNS,
-        "a customer may return unworn shoes within 14 days of the delivery",
-        "A customer may return unworn shoes within 14 days of delivery, please.",
+        "a customer may return unworn shoes  within 14 days of delivery",
     ],
 )
 def test_the_same_words_in_their_order_say_a_lesson(text: str) -> None:
@@ -114,7 +113,7 @@ def test_embeddings_are_not_believed_where_one_word_or_the_order_can_turn_the_le
 
 def test_a_lesson_finds_the_statement_that_says_it_among_many() -> None:
     texts = [f"Shelf {n} holds the goods of supplier {n}." for n in range(50)]
-    statements = Statements([*texts, f"{RETURNS} Be kind.", RETURNS.lower()])
+    statements = Statements([*texts, f"{RETURNS} Be kind.", RETURNS.removesuffix(".")])
     assert statements.saying(RETURNS) == {51: Judgement("yes", 1.0, "words")}
 
 

@@ -50,16 +50,12 @@ def test_what_turns_a_lesson_is_not_that_lesson(text: str, lesson: str) -> None:
     ("text", "lesson"),
     [
         ("Refund, escalate and close", "Refund escalate and close"),
-        ("When it is late — refund", "When it is late refund"),
-        ("Check the account… and refund", "Check the account and refund"),
-        ("Check the id, not the name", "Check the id not the name"),
+        ("Never refund, because they ask", "Never refund because they ask"),
         ("Refunds must be approved by a lead", "Refunds are approved by a lead"),
+        ("Please refund", "Refund"),
+        ("Get it with pip install request", "Get it with pip install requests"),
+        ('Clean up with rm -rf "$DIR"/*', 'Clean up with rm -rf "$DIR" /*'),
     ],
 )
-def test_any_other_comma_or_dash_says_nothing(text: str, lesson: str) -> None:
-    assert judge(text, lesson).verdict == "yes"
-
-
-def test_emphasis_however_often_it_is_repeated_says_nothing() -> None:
-    """Eight thousand characters of it, as much as a lesson has, took more frames than Python has."""
-    assert same_lesson("please " * 1_100 + "refund", "Refund")
+def test_what_differs_in_a_comma_an_article_or_a_plural_is_another_lesson(text: str, lesson: str) -> None:
+    assert judge(text, lesson).verdict != "yes"
