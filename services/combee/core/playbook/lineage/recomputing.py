@@ -164,6 +164,7 @@ class Recomputation:
         self.entries = {entry.id: entry for entry in here(self.entries.values(), version)}
         self._rename(ids_here(version))
         if version.adopted is not None:
+            self._own.clear()  # of the other line
             through = version.through_offset  # what comes later is in batches of this line anyway
             self.pending = {asked: None for asked in self.pending if asked.offset <= through}
 
