@@ -148,7 +148,7 @@ def test_who_is_revoked_leaves_what_would_be_there_without_him(rules: Mapping[st
     among, without = Life(rules=rules), Life(rules=rules)
     at = list[tuple[Playbook, Playbook]]()
     for step in range(STEPS):
-        choice = random.choice(["teach"] * 6 + ["correct", "revoke", "rollback", "write", "replace"])
+        choice = random.choice(["teach"] * 6 + ["correct", "revoke", "rollback", "write", "replace", "unite"])
         if choice == "revoke" and among.attackers:
             among.revoke([one for one in among.attackers if random.random() < 0.7] or among.attackers)
         elif choice == "rollback" and at:
@@ -160,6 +160,10 @@ def test_who_is_revoked_leaves_what_would_be_there_without_him(rules: Mapping[st
             correct(among, without, random, step)
         elif choice == "replace" and at:
             replace(among, without)
+        elif choice == "unite" and len(both := sorted(among.shown() & without.shown())) > 1:
+            contents = random.sample(both, 2)
+            for life in (among, without):
+                life.unite(*contents)
         else:
             teach(among, without, random)
         if among.past and without.past:
