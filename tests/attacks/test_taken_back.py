@@ -16,6 +16,7 @@ from combee.core.playbook.lineage import evidence
 from combee.core.playbook.lineage.recomputing import Recomputation, Recomputed
 from combee.core.playbook.versions import empty
 from combee_schemas.playbook import Playbook
+from combee_schemas.scan import OperationKind
 from support.playbooks import ADD, MERGE, REMOVE, UPDATE, command, update_of
 from support.playbooks import op as edit
 from support.teaching import PUBLIC, TEAM, Teaching, op
@@ -141,6 +142,14 @@ def replace(among: Life, without: Life) -> None:
         life.taken("import", entries=[one for one in life.playbook.entries if one.content in both])
 
 
+def unite(among: Life, without: Life, random: Random) -> None:
+    """Let a consolidation make two entries one that agents are shown in both lives."""
+    both = sorted(among.shown() & without.shown())
+    contents = random.sample(both, min(len(both), 2))
+    for life in (among, without) if len(both) > 1 else ():
+        life.unite(*contents)
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("rules", [TEAM, TWO, LAB], ids=["team", "public", "lab"])
 def test_who_is_revoked_leaves_what_would_be_there_without_him(rules: Mapping[str, Any], seed: int) -> None:
@@ -160,10 +169,8 @@ def test_who_is_revoked_leaves_what_would_be_there_without_him(rules: Mapping[st
             correct(among, without, random, step)
         elif choice == "replace" and at:
             replace(among, without)
-        elif choice == "unite" and len(both := sorted(among.shown() & without.shown())) > 1:
-            contents = random.sample(both, 2)
-            for life in (among, without):
-                life.unite(*contents)
+        elif choice == "unite":
+            unite(among, without, random)
         else:
             teach(among, without, random)
         if among.past and without.past:
@@ -212,6 +219,21 @@ def test_what_was_done_to_united_words_is_done_to_them_where_they_stand_apart_wi
     assert len(among.playbook.entries) == 1
     among.revoke(["r-4"], "source:x")
     assert among.shown() == without.shown()
+
+
+@pytest.mark.parametrize("kind", [ADD, MERGE])
+def test_what_a_person_moved_or_united_does_not_come_back_where_it_was(kind: OperationKind) -> None:
+    life = Life(rules=TEAM)
+    life.say(HOSTILE[3], "x")
+    life.say(LESSONS[0], "ab")
+    life.say(LESSONS[3], "cd")
+    life.learn()
+    moved, other = life.id_of(LESSONS[0]), life.id_of(LESSONS[3])
+    steps = [edit(REMOVE, "", moved), edit(ADD, LESSONS[0])]
+    life.taken("edit", operations=[edit(MERGE, LESSONS[0], other, moved)] if kind == MERGE else steps)
+    there = [one.id for one in life.playbook.entries if one.content != HOSTILE[3]]
+    life.revoke(["r-1"], "source:x")
+    assert [one.id for one in life.playbook.entries] == there
 
 
 OWN, THEIRS = LESSONS[4], "A voucher expires three years after it was bought"

@@ -284,9 +284,11 @@ class Recomputation:
         stays = {said_digest(entry.content) for entry in after.entries if not entry.by_hand}
         taken |= {part for said in taken - stays for part in self._united.get(said, ())}
         taken -= {said_digest(entry.content) for entry in after.entries}
-        left = (*entries.values(), *allowed(back, after))
-        stay = (entry for entry in left if said_digest(entry.content) not in taken)
-        return self._within_budget(stay, before, after)
+        left = [entry for entry in entries.values() if said_digest(entry.content) not in taken]
+        # What a person has moved, or united with another entry, is there once.
+        taken |= {said_digest(entry.content) for entry in left}
+        stay = (entry for entry in allowed(back, after) if said_digest(entry.content) not in taken)
+        return self._within_budget((*left, *stay), before, after)
 
     def _within_budget(self, left: Iterable[Entry], before: Playbook, after: Playbook) -> dict[str, Entry]:
         """Return entries without those that had no room, as recorded unless other entries took it."""
