@@ -206,6 +206,22 @@ async def test_what_was_asked_about_again_keeps_what_it_taught_before() -> None:
     assert contents(await sent(deployment, update(3, add("lesson 3", "r-4")))) == ["lesson 1", "lesson 3"]
 
 
+async def test_what_was_asked_about_again_keeps_nothing_that_batches_of_a_rejected_candidate_said_too() -> (
+    None
+):
+    """Else nothing that is learned later reaches agents: each candidate shows it."""
+    deployment = deployment_with("evaluate")
+    again = update(4, add("pay twice", "r-2"))
+    again = again.model_copy(update={"plan": again.plan.model_copy(update={"reason": "revoke"})})
+    await send(deployment, batch(1), update(2, add("lesson 2", "r-2", "r-3")), verdict(1, 0), verdict(2, 1))
+    await send(deployment, update(3, add("pay twice", "r-4")), again)
+    production, candidate = places(deployment.log)
+    while candidate:
+        await send(deployment, verdict(candidate, production, accepts=False))
+        production, candidate = places(deployment.log)
+    assert contents(latest(deployment.log)) == ["lesson 1", "lesson 2"]
+
+
 async def test_what_a_person_wrote_is_not_judged_anew_for_what_is_taken_back_already() -> None:
     deployment = deployment_with("evaluate")
     (one,) = (await sent(deployment, batch(1), verdict(1, 0))).entries

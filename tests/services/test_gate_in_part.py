@@ -188,6 +188,22 @@ async def test_what_a_rejected_source_taught_while_the_candidate_waited_is_taken
     assert await wrong_decisions(deployment) == []
 
 
+async def test_what_a_rejected_source_taught_when_it_was_asked_again_is_taken_out_and_no_others_lesson() -> (
+    None
+):
+    deployment = deployment_with("evaluate")
+    of = {"r-1": "mallory", "r-2": "ada", "r-3": "mallory", "r-4": "ada"}
+    first = from_sources(
+        update(1, add("lesson 1", "r-1"), add("lessons 1 and 2", "r-1", "r-2"), add("lesson 4", "r-4")), of
+    )
+    again = from_sources(update(2, add(BAD, "r-1"), add(GOOD, "r-4")), of)
+    again = again.model_copy(update={"plan": again.plan.model_copy(update={"reason": "revoke"})})
+    third = from_sources(update(3, add("lesson 3", "r-3")), of)
+    await send(deployment, first, verdict(1, 0), command("revoke", reflection_ids=("r-2",)), verdict(2, 1))
+    await send(deployment, again, third, rejected(3, 2, sources=["mallory"]))
+    assert contents(latest(deployment.log)) == ["lesson 4", GOOD]
+
+
 @pytest.mark.parametrize(
     ("named", "why"),
     [

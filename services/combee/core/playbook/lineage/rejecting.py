@@ -73,13 +73,10 @@ def _complaint(what: str, unknown: Collection[str], known: Collection[str], name
 
 
 def taught_by(updates: Iterable[Update]) -> dict[str, tuple[str, ...]]:
-    """Return the reflections that got into batches, by their source.
-
-    What was asked about again came with earlier batches, whose version may be accepted.
-    """
+    """Return the reflections that got into batches, by their source."""
     ids: dict[str, tuple[str, ...]] = {}
     for update in updates:
-        for seen in update.result.seen if update.plan.reason != "revoke" else ():
+        for seen in update.result.seen:
             if seen.ok:
                 source = counted_name(seen.source, names_counted(update.plan.settings))
                 ids[source] = union(ids.get(source, ()), (seen.reflection_id,))
@@ -97,7 +94,8 @@ def of_batches(
     """
     gone = frozenset(current.revoked)
     # What is taken back already would be taken back, and judged, again and again.
-    ids = tuple(one for one in union(*taught_by(updates).values()) if one not in gone)
+    came = (update for update in updates if update.plan.reason != "revoke")
+    ids = tuple(one for one in union(*taught_by(came).values()) if one not in gone)
     news = (RULE.format(version=number),) if ids else ()
     united, asked = (
         tuple(
