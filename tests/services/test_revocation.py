@@ -303,6 +303,8 @@ async def published(history: History) -> Deployment:
 @example(736715)  # a claim about an entry that is gone, while another says the same
 @example(2855360829)  # words of revoked and other reflections that came back under another id
 @example(5045)  # words of revoked and other reflections under the id of no version
+@example(48)  # words under the id of others, which change there
+@example(97)  # two entries whose id others have, one after the other
 @given(st.integers(0, 2**32))
 def test_a_revocation_leaves_what_an_independent_recomputation_from_the_topics_leaves(seed: int) -> None:
     log = asyncio.run(published(random_history(seed))).log

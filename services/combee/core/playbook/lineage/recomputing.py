@@ -192,7 +192,7 @@ class Recomputation:
 
     def result(self, *, budget_tokens: int) -> Recomputed:
         """Return the last version without what is revoked, within the token budget if it says more than before."""
-        self._take({now: own for now, own in self._own.items() if now in self.entries})
+        self._take(self._given_back())
         known = {entry.id: entry for entry in self.recorded.entries}
         left = {
             _known(entry_id): entry.model_copy(update={"id": _known(entry_id)})
@@ -340,6 +340,16 @@ class Recomputation:
         self._own = {now: own_id for now, own_id in own.items() if now not in free | {own_id}}
         self._take(ids)
         self.entries |= {given: _as_old(self.entries[given], known.get(given)) for given in ids.values()}
+
+    def _given_back(self) -> dict[str, str]:
+        """Return by the ids that entries have meanwhile their own, as far as nothing else goes on having these."""
+        entries = self.entries
+        by_own = {own: now for now, own in reversed(self._own.items()) if now in entries}
+        ids = {now: own for own, now in by_own.items()}
+        while held := [now for now, own in ids.items() if own in entries and own not in ids]:
+            for now in held:
+                del ids[now]
+        return ids
 
     def _take(self, ids: Mapping[str, str]) -> None:
         """Give entries other ids."""
