@@ -637,7 +637,8 @@ def _is_wholly(update: Update, gone: frozenset[str]) -> bool:
     taught = [(reflection.reflection_id,) for reflection in result.seen if reflection.ok]
     claims: tuple[Operation | Known | Echo, ...] = (*result.operations, *result.known, *result.echoes)
     rests = (*taught, *(claim.evidence for claim in claims))
-    return bool(taught) and all(ids and gone.issuperset(ids) for ids in rests)
+    # Where a batch has reflections, what rests on none is not applied.
+    return bool(taught) and all(gone.issuperset(ids) for ids in rests)
 
 
 def _is_edited(entry: Entry, version: Playbook) -> bool:
