@@ -1,12 +1,12 @@
 """A playbook that learns from reflections whose curator obeys an attacker: whole batches, as in the product."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
 from combee.core.methods.checking import Checked
-from combee.core.playbook import trust, versions
+from combee.core.playbook import executing, trust, versions
 from combee.core.playbook.operations import lesson_of, read_operations
 from combee.core.playbook.results.coverage import Coverage, Lesson
 from combee.core.playbook.shown import as_seen_on
@@ -14,12 +14,15 @@ from combee.core.playbook.versions import empty
 from combee_schemas.base import Shown, Source
 from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import BulletTag, Reflection
-from combee_schemas.scan import GroupMember, NodeResult, Seen, Update
-from support.playbooks import PLENTY, update_of
+from combee_schemas.scan import GroupMember, Known, NodeResult, Seen, Update
+from support.playbooks import PLENTY, command, update_of
 
 TEAM: Mapping[str, Any] = {"trust": "team"}
 PUBLIC: Mapping[str, Any] = {"trust": "public", "colluders": 3}
 NOTHING: Mapping[str, str] = MappingProxyType({})
+Check = Callable[[Sequence[str], Sequence[str]], Checked]
+"""A check call: of lessons and statements."""
+NO_CLAIMS: Mapping[int, str] = MappingProxyType({})
 UNKNOWN = "u"
 """A source that proves nothing."""
 
@@ -79,18 +82,24 @@ class Teaching:
         lost: Sequence[Mapping[str, Any]] = (),
         base: Playbook | None = None,
         meaning: Mapping[str, str] = NOTHING,
+        known: Mapping[int, str] = NO_CLAIMS,
+        check: Check | None = None,
+        asked_again: Sequence[int] = (),
     ) -> None:
         """Learn from what was said.
 
         ``meaning``: by text what it means; a check call that errs nowhere finds a lesson in the last text that means
         the same. ``misled``: a check call takes this text for every lesson that nothing says. ``against``: it says
         that all of them contradict this one. ``lost``: proposals of groups that the root's answer does not repeat.
-        ``base``: the version that the batch reads, if an earlier one.
+        ``base``: the version that the batch reads, if an earlier one. ``known``: by number of an item, the entry of
+        which the curator claims that it says the same. ``check``: a check call, in place of these. ``asked_again``:
+        the offsets of the reflections, if a batch asks about them again.
         """
         first = self.count - len(self.batch) + 1
         read = base or self.playbook
         members = [
-            GroupMember(offset=n, reflection=as_seen_on(read, one)) for n, one in enumerate(self.batch, first)
+            GroupMember(offset=n, reflection=as_seen_on(read, one))
+            for n, one in zip(asked_again or range(first, self.count + 1), self.batch, strict=True)
         ]
         items = [(one.reflection_id,) for one in self.batch]
         answer, aside = (read_operations({"operations": list(one)}, items) for one in (operations, lost))
@@ -98,6 +107,7 @@ class Teaching:
             status="ok",
             operations=answer.operations,
             aside=aside.operations,
+            known=tuple(Known(entry_id=entry_id, evidence=items[n - 1]) for n, entry_id in known.items()),
             seen=tuple(
                 Seen(
                     reflection_id=one.reflection.reflection_id,
@@ -109,7 +119,7 @@ class Teaching:
                 for one in members
             ),
         )
-        made = update_of(self.playbook, [], [], **self.rules)
+        made = update_of(self.playbook, [], [], "revoke" if asked_again else "size", **self.rules)
         settings = made.plan.settings
         uncounted = trust.uncounted_sources(read, settings)
         said = [
@@ -136,7 +146,8 @@ class Teaching:
                 for lesson, text in enumerate(lessons)
                 if meaning.get(text) in same
             )
-            coverage = coverage.checked(question, Checked(covered=says, against=contradicts))
+            found = check(lessons, statements) if check else Checked(covered=says, against=contradicts)
+            coverage = coverage.checked(question, found)
         plan = made.plan.model_copy(update={"through_offset": self.count, "base_version": read.version})
         outcome = coverage.without_outvoted().carried().in_own_words().outcome()
         made = made.model_copy(update={"plan": plan, "result": outcome, "manifest_offset": plan.sequence})
@@ -156,3 +167,19 @@ class Teaching:
 def op(kind: str, content: str, *entry_ids: str) -> dict[str, Any]:
     """Return an operation of a curator that obeys: on the word of all items."""
     return {"type": kind, "section": "OTHERS", "content": content, "entry_ids": list(entry_ids)}
+
+
+def rejected(
+    candidate: Playbook, entry_id: str, production: Playbook, newest: Playbook | None = None
+) -> Playbook:
+    """Return the version in which a person has rejected what a candidate says in an entry."""
+    return executing.after_rejection(
+        newest or candidate,
+        command("reject", entry_ids=(entry_id,)),
+        candidate=candidate,
+        production=production,
+        behind={entry_id: ()},
+        between=(production, candidate),
+        budget_tokens=PLENTY,
+        now_ms=0,
+    )

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from combee.core.methods.checking import Checked
-from combee.core.playbook import executing, trust, versions
+from combee.core.playbook import trust, versions
 from combee.core.playbook.budget import shown_tokens
 from combee.core.playbook.operations import read_operations
 from combee.core.playbook.results.clusters import mostly_harmful
@@ -19,11 +19,11 @@ from combee.core.text.figures import _figures_of_long
 from combee.core.text.similarity.wording import of_long
 from combee.sdk.view import PlaybookView
 from combee_schemas.plan import PlanSettings, Probation
-from combee_schemas.playbook import Playbook, Revocation
+from combee_schemas.playbook import Revocation
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import GroupMember, NodeResult, Operation, OperationKind
-from support.playbooks import PLENTY, after_command, command, learned
-from support.teaching import PUBLIC, TEAM, UNKNOWN, Teaching, op
+from support.playbooks import after_command, command, learned
+from support.teaching import PUBLIC, TEAM, UNKNOWN, Teaching, op, rejected
 
 both = pytest.mark.parametrize("rules", [TEAM, PUBLIC], ids=["team", "public"])
 
@@ -43,22 +43,6 @@ def knowing(rules: Mapping[str, Any], *contents: str) -> Teaching:
     teaching.learn()
     assert teaching.shown() == set(contents)
     return teaching
-
-
-def rejected(
-    candidate: Playbook, entry_id: str, production: Playbook, newest: Playbook | None = None
-) -> Playbook:
-    """Return the version in which a person has rejected what a candidate says in an entry."""
-    return executing.after_rejection(
-        newest or candidate,
-        command("reject", entry_ids=(entry_id,)),
-        candidate=candidate,
-        production=production,
-        behind={entry_id: ()},
-        between=(production, candidate),
-        budget_tokens=PLENTY,
-        now_ms=0,
-    )
 
 
 # ---- riding on what honest sources say
