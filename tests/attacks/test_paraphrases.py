@@ -115,7 +115,7 @@ class Life(Teaching):
         self.learn(*operations, known=known, check=self.world.check)
         while again := [asked.offset for asked in self.playbook.again]:
             self.batch = [self.everything[offset - 1] for offset in again]
-            self.learn(check=self.world.check, asked_again=again)
+            self.learn(check=self.world.check, reason="revoke")
 
     def operation(self, what: str, said: str, chance: Random) -> Mapping[str, Any]:
         """Return what the curator makes of what was said."""

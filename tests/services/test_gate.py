@@ -206,6 +206,14 @@ async def test_what_was_asked_about_again_keeps_what_it_taught_before() -> None:
     assert contents(await sent(deployment, update(3, add("lesson 3", "r-4")))) == ["lesson 1", "lesson 3"]
 
 
+async def test_a_batch_that_was_rolled_back_is_not_taken_back_with_a_candidate_that_never_had_it() -> None:
+    deployment = deployment_with("evaluate")
+    await send(deployment, batch(1), verdict(1, 0), batch(2), command("rollback", "b", version=1), batch(3))
+    assert places(deployment.log) == (1, 4)
+    await send(deployment, verdict(4, 1, accepts=False), command("rollback", "f", version=2))
+    assert contents(latest(deployment.log)) == ["lesson 1", "lesson 2"]
+
+
 async def test_what_was_asked_about_again_keeps_nothing_that_batches_of_a_rejected_candidate_said_too() -> (
     None
 ):

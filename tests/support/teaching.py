@@ -12,6 +12,7 @@ from combee.core.playbook.results.coverage import Coverage, Lesson
 from combee.core.playbook.shown import as_seen_on
 from combee.core.playbook.versions import empty
 from combee_schemas.base import Shown, Source
+from combee_schemas.plan import CloseReason
 from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import BulletTag, Reflection
 from combee_schemas.scan import GroupMember, Known, NodeResult, Seen, Update
@@ -84,7 +85,7 @@ class Teaching:
         meaning: Mapping[str, str] = NOTHING,
         known: Mapping[int, str] = NO_CLAIMS,
         check: Check | None = None,
-        asked_again: Sequence[int] = (),
+        reason: CloseReason = "size",
     ) -> None:
         """Learn from what was said.
 
@@ -92,14 +93,13 @@ class Teaching:
         the same. ``misled``: a check call takes this text for every lesson that nothing says. ``against``: it says
         that all of them contradict this one. ``lost``: proposals of groups that the root's answer does not repeat.
         ``base``: the version that the batch reads, if an earlier one. ``known``: by number of an item, the entry of
-        which the curator claims that it says the same. ``check``: a check call, in place of these. ``asked_again``:
-        the offsets of the reflections, if a batch asks about them again.
+        which the curator claims that it says the same. ``check``: a check call, in place of these.
         """
-        first = self.count - len(self.batch) + 1
         read = base or self.playbook
+        # What is asked about again stands where it came first.
         members = [
-            GroupMember(offset=n, reflection=as_seen_on(read, one))
-            for n, one in zip(asked_again or range(first, self.count + 1), self.batch, strict=True)
+            GroupMember(offset=int(one.reflection_id[2:]), reflection=as_seen_on(read, one))
+            for one in self.batch
         ]
         items = [(one.reflection_id,) for one in self.batch]
         answer, aside = (read_operations({"operations": list(one)}, items) for one in (operations, lost))
@@ -119,7 +119,7 @@ class Teaching:
                 for one in members
             ),
         )
-        made = update_of(self.playbook, [], [], "revoke" if asked_again else "size", **self.rules)
+        made = update_of(self.playbook, [], [], reason, **self.rules)
         settings = made.plan.settings
         uncounted = trust.uncounted_sources(read, settings)
         said = [

@@ -3,6 +3,8 @@
 Publish is the writer of labels and of versions. So it also decides about them, and writes both in one transaction.
 """
 
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -13,10 +15,18 @@ from combee.core.gate.judges import JUDGES, PERSON
 from combee.core.names.identity import content_id
 from combee.core.playbook import executing, versions
 from combee.core.playbook.comparison import compare
-from combee.core.playbook.lineage import rejecting
+from combee.core.playbook.lineage import evidence, rejecting
 from combee.core.playbook.operations import union
 from combee.core.playbook.versions import empty
-from combee.publish.basis import SKIP, Basis, EntriesBetween, FirstReflection, PublishDecision, UpdatesBetween
+from combee.publish.basis import (
+    SKIP,
+    Basis,
+    EntriesBetween,
+    EvidenceLeft,
+    FirstReflection,
+    PublishDecision,
+    UpdatesBetween,
+)
 from combee.publish.commands import versions_after
 from combee_schemas.command import Command
 from combee_schemas.gate import Verdict
@@ -133,8 +143,8 @@ def _concluded(basis: Basis, gate: Gate) -> PublishDecision:
 def rejection(basis: Basis, gate: Gate) -> Command | None:
     """Return the command that carries out a rejection: ``reject`` entries, or ``revoke`` what batches taught.
 
-    The batches are those between production and the candidate; if a person rejects sources, only reflections of
-    these sources, up to the newest version. None: no batch lies between them, or no judge speaks against them.
+    The batches are those that the candidate has and production has not; if a person rejects sources, only reflections
+    of these sources, up to the newest version. None: no batch lies between them, or no judge speaks against them.
 
     Raises
     ------
@@ -155,16 +165,17 @@ def rejection(basis: Basis, gate: Gate) -> Command | None:
     if all(verdict.accepts or verdict.undecided for verdict in gate.candidate.verdicts):
         return None
     production, candidate = _compared(basis, name, gate.production.version, number)
-    updates, current = _updates(basis, production, candidate), basis.current(name)
+    updates, current = _batches_of(basis, production, candidate), basis.current(name)
     if complaint := rejecting.unknown_sources(name, number, rejecting.taught_by(updates), verdict.sources):
         raise PoisonError(complaint)
     if verdict.sources:
         # What they taught while the candidate waited would be the next one.
-        taught = rejecting.taught_by(_updates(basis, production, current))
+        taught = rejecting.taught_by(_batches_of(basis, production, current))
         ids = union(*(taught[source] for source in verdict.sources))
         rules = tuple(f"{rejecting.RULE.format(version=number)} {source}" for source in verdict.sources)
     else:
         ids, rules = rejecting.of_batches(updates, current, number, at_once=verdict.judge == PERSON)
+        ids = union(ids, _behind_what_is_back(basis, production, candidate, ids) if ids else ())
     if not rules:
         return None
     return command(
@@ -173,6 +184,46 @@ def rejection(basis: Basis, gate: Gate) -> Command | None:
         rules=rules,
         retained_from=basis.read(FirstReflection(basis.state.number)),
     )
+
+
+def _batches_of(basis: Basis, production: Playbook, made: Playbook) -> list[Update]:
+    """Return the updates that led to a version since ``production``, without what was rolled back."""
+    versions = {version.version: version for version in _since(basis, production, made)}
+    sequences, at = set[int](), versions.get(made.version)
+    while at is not None and at.version > production.version:
+        sequences |= {at.batch_sequence} if at.batch else set()
+        line, before = evidence.began_with(at)
+        at = versions.get(before) if line == made.name else None
+    return [update for update in _updates(basis, production, made) if update.plan.sequence in sequences]
+
+
+def _behind_what_is_back(
+    basis: Basis, production: Playbook, candidate: Playbook, ids: Collection[str]
+) -> Iterator[str]:
+    """Yield who taught what several batches since ``production`` let agents see, though none of them says it.
+
+    It was proposed again when the first of them was rejected, and would spoil each batch to come.
+    """
+    promoted = Counter(
+        change.entry_id
+        for version in _since(basis, production, candidate)
+        if version.version > production.version and version.origin == "batch"
+        for change in version.changes
+        if change.kind == "promote"
+    )
+    if max(promoted.values(), default=0) < 2:  # noqa: PLR2004 - the first may have stood next to something bad
+        return
+    version = basis.with_revoked(candidate)
+    for entry in basis.read(EvidenceLeft(version.name, version)).entries:
+        is_back = promoted[entry.id] > 1 and entry.is_active and not entry.by_hand
+        if is_back and frozenset(ids).isdisjoint(entry.evidence):
+            yield from entry.evidence
+
+
+def _since(basis: Basis, production: Playbook, made: Playbook) -> Sequence[Playbook]:
+    """Return the versions from ``production`` to another, without their entries but the last."""
+    start, end = max(0, production.history_offset), made.history_offset
+    return (*basis.read(EntriesBetween(made.name, start, end, ())), made)
 
 
 def _without_entries(basis: Basis, command: Command) -> Playbook:
