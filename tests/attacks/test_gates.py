@@ -173,8 +173,10 @@ class Life(Gated):
         ):
             return
         if not is_good and not is_late:
-            self.take_back(self.learned(candidate) - self.learned(production))
             self.excused.update(*(self.asked.get(one, ()) for one in range(production + 1, candidate + 1)))
+            # Where a consolidation goes first, the batches are judged again.
+            if gates.decisions(self.deployment.log)[-1].taken_back:
+                self.take_back(self.learned(candidate) - self.learned(production))
         self.permitted |= {candidate} if is_good and not is_late else set()
         self.note()
 

@@ -17,7 +17,7 @@ from combee.core.playbook import executing, versions
 from combee.core.playbook.comparison import compare
 from combee.core.playbook.lineage import evidence, rejecting
 from combee.core.playbook.operations import union
-from combee.core.playbook.versions import empty
+from combee.core.playbook.versions import WITHOUT_EFFECT, empty
 from combee.publish.basis import (
     SKIP,
     Basis,
@@ -191,7 +191,9 @@ def _batches_of(basis: Basis, production: Playbook, made: Playbook) -> list[Upda
     versions = {version.version: version for version in _since(basis, production, made)}
     sequences, at = set[int](), versions.get(made.version)
     while at is not None and at.version > production.version:
-        sequences |= {at.batch_sequence} if at.batch else set()
+        is_void = all(change.kind in WITHOUT_EFFECT for change in at.changes)
+        if at.batch and not (is_void and at.batch.plan.reason == "consolidate"):
+            sequences.add(at.batch_sequence)
         line, before = evidence.began_with(at)
         at = versions.get(before) if line == made.name else None
     return [update for update in _updates(basis, production, made) if update.plan.sequence in sequences]
