@@ -16,10 +16,12 @@ from combee.core.text.forms import COMBINING, SHORT, comparable
 _CONTENTS_REMEMBERED = 8_192
 _LONG_REMEMBERED = 256
 """Of texts longer than most entries, each of which takes up to 100 KB: enough for the calls of a batch."""
-SAME_SIGNS = str.maketrans(
-    {"’": "'", "‘": "'", "“": '"', "”": '"', "−": "-", "–": "-", "—": " , ", "×": "*", "÷": "/"}
-    | {"≤": "<=", "≥": ">=", "≠": "!=", "&": " and ", "…": " , "}
+_ONE_SIGN = str.maketrans(
+    {"’": "'", "‘": "'", "“": '"', "”": '"', "−": "-", "–": "-", "×": "*", "÷": "/"}
+    | {"≤": "<=", "≥": ">=", "≠": "!="}
 )
+"""Ways to write one sign."""
+SAME_SIGNS = _ONE_SIGN | str.maketrans({"—": " , ", "&": " and ", "…": " , "})
 _BOLD = re.compile(r"(?<!\w)\*\*(?=\S)(.{1,200}?)(?<=\S)\*\*(?!\w)")
 _SHORT_FORMS = (
     (re.compile(r"\bcan't\b", re.IGNORECASE), "can not"),
@@ -104,7 +106,7 @@ def said(content: str) -> str:
 
 def _read_said(content: str) -> str:
     text = content.casefold() if content.isupper() else content
-    text = comparable(text.translate(SAME_SIGNS), cased=True).rstrip(" .!")
+    text = comparable(text.translate(_ONE_SIGN), cased=True).rstrip(" .!")
     first, *more = text.split() or [""]
     return " ".join(map(folded, ("a" if first == "A" else first, *more)))
 

@@ -52,6 +52,8 @@ ALIKE = [
     ("Round to a 2-decimal number", "Round to a 2 decimal number"),
     ("Always link to the-shop.com.", "Link to the-shop.com"),
     ("Divide debts/equity", "Divide debt / equity"),
+    ("Combine masks with & in brackets", "Combine masks with and in brackets"),
+    ("Approve tiers 1…5", "Approve tiers 1 , 5"),
     *SAME,
 ]
 """Two ways to say one thing, for what is rejected and for what may contradict it."""
