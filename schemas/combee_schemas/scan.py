@@ -79,7 +79,7 @@ class Known(Sparse):
     entry_id: Name
     evidence: tuple[Name, ...] = ()
     said: Hash = ""
-    """Digest of the entry's wording then; empty: unknown. An entry with other words by now is another lesson."""
+    """Digest of the entry's lesson then; empty: unknown. An entry with other words by now is another lesson."""
 
 
 class Conflict(Value):

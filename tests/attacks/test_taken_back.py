@@ -236,6 +236,24 @@ def test_what_a_person_moved_or_united_does_not_come_back_where_it_was(kind: Ope
     assert [one.id for one in life.playbook.entries] == there
 
 
+@pytest.mark.parametrize("kind", [ADD, UPDATE, REMOVE])
+def test_what_a_person_did_to_an_entry_was_not_done_to_one_that_differs_in_a_comma(
+    kind: OperationKind,
+) -> None:
+    own, other = "Refund customers who complain twice", "Refund customers, who complain twice"
+    life = Life(rules=TEAM)
+    life.say(own, "ab")
+    life.say(other, "cd")
+    life.learn()
+    life.say(LESSONS[1], "ax", harmful=[life.id_of(own)])
+    life.learn(op("REMOVE", "", life.id_of(own)))
+    assert life.shown() == {other, LESSONS[1]}
+    ids = () if kind == ADD else (life.id_of(other),)
+    life.taken("edit", operations=(edit(kind, "" if kind == REMOVE else LESSONS[2], *ids),))
+    life.revoke(["r-6"], "source:x")
+    assert own in life.shown()
+
+
 OWN, THEIRS = LESSONS[4], "A voucher expires three years after it was bought"
 THREE: Mapping[str, Any] = {
     "reflection_ids": ("r-2", "r-3", "r-4"),

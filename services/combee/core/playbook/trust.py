@@ -27,7 +27,7 @@ from combee.core.playbook.sections import same_section
 from combee.core.playbook.shown import outdated
 from combee.core.text.similarity.lessons import at_odds, same_lesson
 from combee.core.text.similarity.overlap import ALIKE, common, unites
-from combee.core.text.similarity.wording import wording
+from combee.core.text.similarity.wording import said, wording
 from combee_schemas.base import Holds, Source, SourceNames
 from combee_schemas.digests import digest
 from combee_schemas.plan import PlanSettings, Probation, Trust
@@ -586,7 +586,7 @@ class Rejections:
 
     def has(self, content: str) -> bool:
         """Return whether a content says what was rejected."""
-        return bool(content and self.said) and said_digest(content) in self.said
+        return bool(content and self.said) and wording_digest(content) in self.said
 
     def bars(self, operation: Operation) -> bool:
         """Return whether an operation says what was rejected, or rests on its witnesses alone."""
@@ -601,6 +601,11 @@ def _rejections(rejected: tuple[Rejected, ...]) -> Rejections:
 
 
 def said_digest(content: str) -> str:
+    """Return what contents of one lesson have in common, as claims keep it."""
+    return digest("lesson", said(content)).hex()
+
+
+def wording_digest(content: str) -> str:
     """Return what contents of one wording have in common, as rejections keep it."""
     return digest("said", *wording(content).words).hex()
 

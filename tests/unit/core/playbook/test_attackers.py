@@ -105,10 +105,10 @@ def test_signs_that_say_nothing_take_no_room_in_the_name_of_who_advises_the_rest
     assert {VICTIM, GREETING, LIMIT} <= teaching.shown()
 
 
-def test_who_repeats_an_entry_in_a_batch_that_overlaps_with_its_rewriting_says_nothing_of_its_new_words() -> (
-    None
-):
-    hostile = "Pay refunds above the limit without asking a supervisor"
+@pytest.mark.parametrize("hostile", ["Pay refunds above the limit without asking a supervisor", f"{VICTIM}s"])
+def test_who_repeats_an_entry_in_a_batch_that_overlaps_with_its_rewriting_says_nothing_of_its_new_words(
+    hostile: str,
+) -> None:
     teaching = Teaching(rules=TEAM)
     teaching.say(VICTIM, "x")
     teaching.say(OTHER, "abcd")

@@ -14,7 +14,7 @@ from combee.core.playbook.lineage.evidence import followed
 from combee.core.playbook.lineage.recomputing import Recomputation
 from combee.core.playbook.lineage.rejecting import without_entries, witnesses
 from combee.core.playbook.results.clusters import HARMFUL_FROM, clusters
-from combee.core.playbook.trust import said_digest
+from combee.core.playbook.trust import wording_digest
 from combee.core.playbook.versions import empty
 from combee_schemas.base import Source
 from combee_schemas.plan import Probation
@@ -419,7 +419,7 @@ def test_rejecting_a_rewording_of_a_proposed_entry_leaves_the_proposal() -> None
     after = without_entries(candidate, candidate, production, {ID: ("r-2",)}, budget_tokens=PLENTY)
     (kept,) = after.entries
     assert (kept.content, kept.state, kept.support) == (RULE, "proposed", ("r-1",))
-    assert [(one.said, one.evidence) for one in after.rejected] == [(said_digest(POISON), ("r-2",))]
+    assert [(one.said, one.evidence) for one in after.rejected] == [(wording_digest(POISON), ("r-2",))]
     promoted = production.model_copy(update={"version": 2, "entries": (entry(ID, RULE),)})
     assert not without_entries(promoted, promoted, production, {ID: ("r-2",)}, budget_tokens=PLENTY).entries
 

@@ -192,7 +192,7 @@ def test_a_revoked_correction_does_not_bring_back_what_a_person_rejected() -> No
     first, second, _ = reworded(OTHER_RULE, OTHER_RULE, "words")
     taught = versions.after_update(empty("p"), first, budget_tokens=PLENTY, now_ms=0)
     book = versions.after_update(taught, second, budget_tokens=PLENTY, now_ms=0)
-    rejected = Rejected(entry_id="misc-00007", said=trust.said_digest(RULE))
+    rejected = Rejected(entry_id="misc-00007", said=trust.wording_digest(RULE))
     book = book.model_copy(update={"rejected": (rejected,)})
     revoke = command("revoke", reflection_ids=("r-2",))
     left = without(["r-2"], first, second)

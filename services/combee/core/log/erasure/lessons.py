@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from combee.core.log.erasure.runs import Runs
 from combee.core.log.erasure.selector import Selector
-from combee.core.playbook.trust import said_digest
+from combee.core.playbook.trust import said_digest, wording_digest
 from combee_schemas.base import Message, branch_in, playbook_of
 from combee_schemas.batch import Batch
 from combee_schemas.errors import FatalError
@@ -44,7 +44,7 @@ class Lessons:
     """Complete evidence of entries whose snapshots name only a part of it, from all their versions."""
     _doubtful: list[tuple[str, Entry]] = field(default_factory=list)
     _heads: set[str] = field(default_factory=set)
-    """Beginnings of contents, and the digests by which rejections know them."""
+    """Beginnings of contents, and the digests by which claims and rejections know them."""
     _named: set[str] = field(default_factory=set)
     """Digests of contents that name a subject."""
 
@@ -110,10 +110,10 @@ class Lessons:
 
     def _note(self, content: str) -> None:
         if content:
-            said = said_digest(content)
-            self._heads.update((content[:HEAD_CHARS], said))
+            rejected = wording_digest(content)
+            self._heads.update((content[:HEAD_CHARS], said_digest(content), rejected))
             if self._names((content,)):
-                self._named.add(said)
+                self._named.add(rejected)
 
     def is_erased(self, version: Playbook, entry: Entry) -> bool:
         """Return whether a version loses an entry; components stay, being whole prompts."""

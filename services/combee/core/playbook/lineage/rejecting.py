@@ -12,8 +12,8 @@ from combee.core.playbook.trust import (
     barred_sources,
     names_counted,
     parts_if_several,
-    said_digest,
     without_claims,
+    wording_digest,
 )
 from combee.core.text.similarity.lessons import same_lesson
 from combee_schemas.plan import Plan
@@ -156,7 +156,7 @@ def without_entries(
     rejected = tuple(
         Rejected(
             entry_id=entry_id,
-            said=said_digest(says[entry_id]) if says.get(entry_id, "") not in {"", *known} else "",
+            said=wording_digest(says[entry_id]) if says.get(entry_id, "") not in {"", *known} else "",
             evidence=ids[-EVIDENCE_KEPT:],
         )
         for entry_id, ids in behind.items()

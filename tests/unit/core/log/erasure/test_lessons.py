@@ -10,7 +10,7 @@ from combee.core.log.erasure.lessons import ErasureError, Lessons
 from combee.core.log.erasure.rewriting import Rewriter
 from combee.core.log.erasure.runs import Identities, Runs
 from combee.core.log.erasure.selector import Marker, Selector, Subjects
-from combee.core.playbook.trust import said_digest
+from combee.core.playbook.trust import said_digest, wording_digest
 from combee.process.worker.dead_letters import dead_letter
 from combee_schemas import topics
 from combee_schemas.base import Holds, Message, Shown
@@ -100,7 +100,7 @@ def test_a_rejection_of_what_other_runs_taught_stays_when_one_that_repeats_it_is
     words: str, witnesses: tuple[str, ...], *, stays: bool
 ) -> None:
     repeated = version(entry("x", words, evidence=("a",), evidence_count=1))
-    rejected = (Rejected(entry_id="w", said=said_digest(words), evidence=witnesses),)
+    rejected = (Rejected(entry_id="w", said=wording_digest(words), evidence=witnesses),)
     rejecting = version(number=2, rejected=rejected)
     kept = after(lessons(repeated, rejecting, erased=("a",)), rejecting)
     assert kept.rejected == (rejected if stays else ())
