@@ -249,6 +249,23 @@ def test_whose_agent_repeats_what_it_was_shown_outvotes_nobody() -> None:
 
 
 @pytest.mark.parametrize(
+    "lessons",
+    [(VICTIM, f"{VICTIM}.", f"{VICTIM}!"), (VICTIM, f"Always {VICTIM[0].lower()}{VICTIM[1:]}", f"{VICTIM}s")],
+    ids=["signs", "wording"],
+)
+def test_three_who_say_a_lesson_are_not_outvoted_because_their_words_differ_in_a_sign(
+    lessons: tuple[str, ...],
+) -> None:
+    contrary = "Escalate refunds above the limit to the shop"
+    teaching = Teaching(rules=TEAM)
+    for lesson, source in zip(lessons, "abc", strict=True):
+        teaching.say(lesson, source)
+    teaching.say(contrary, "dx")
+    teaching.learn(op("ADD", contrary), against=contrary)
+    assert {contrary, VICTIM} <= teaching.shown()
+
+
+@pytest.mark.parametrize(
     ("rules", "behind", "others"), [(TEAM, "xa", "bc"), (PUBLIC, "xyza", "bcde")], ids=["team", "public"]
 )
 def test_what_contradicts_an_entry_waits_until_as_many_have_said_it(

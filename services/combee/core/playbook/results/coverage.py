@@ -26,6 +26,7 @@ from combee.core.text.similarity.embeddings import UNMEASURED, Thresholds, Vecto
 from combee.core.text.similarity.lessons import Index, is_padded, same_lesson
 from combee.core.text.similarity.overlap import common, contradicts, said_words
 from combee.core.text.similarity.saying import ONE_FRAME, Statements
+from combee.core.text.similarity.wording import wording
 from combee_schemas.playbook import ACE_SECTIONS, EVIDENCE_KEPT, Entry, Playbook
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import (
@@ -471,10 +472,10 @@ class Coverage:
         so many must say the statement: fewer may collude. Neither a model's word nor an echo is support but in a lab.
         """
         unsaid = set(self.unsaid)
-        groups: dict[tuple[str, int], list[int]] = defaultdict(list)
+        groups: dict[tuple[tuple[str, ...], int], list[int]] = defaultdict(list)
         for n, place in self.against.items():
             if n in unsaid:
-                groups[self.lessons[n].text, place].append(n)
+                groups[wording(self.lessons[n].text).words, place].append(n)
         saying: dict[int, list[int]] = defaultdict(list)
         for n, place in self.covering.items():
             is_said = self.matches[n][place].by == "words" and not self._is_echo(n, place)
