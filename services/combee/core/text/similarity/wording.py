@@ -1,4 +1,7 @@
-"""The wording of a content without meaningless differences: two equal wordings are the same lesson.
+"""What a content says word for word (``said``), and its wording without small differences (``wording``).
+
+Who says a lesson supports it in its own words alone. The wording tells what bars a rejected text, and what may
+contradict an entry: there the wider comparison is the safer one.
 
 Kept: the order of words ("with a voucher, refund orders paid" is not "refund orders paid with a voucher"), numbers,
 signs, brackets, negations, code, addresses, the case of words that are not plain, ends of sentences, question marks
@@ -69,8 +72,6 @@ class Wording:
     """A content in comparable words."""
 
     words: tuple[str, ...]
-    figures: tuple[str, ...]
-    """All tokens that are not plain words, which must agree exactly."""
     subject: str
     """The words without numbers and negations, i.e. the topic."""
 
@@ -87,10 +88,8 @@ def read_wording(content: str) -> Wording:
     while tokens[-1:] == ["."]:
         tokens.pop()
     words = tuple(tokens) or (comparable(content, cased=True),)
-    figures = tuple([word for word in words if not is_plain(word)])
-    numbers = set(filter(_is_number, figures))
-    about = [word for word in words if word not in NEGATIONS and word not in numbers]
-    return Wording(words=words, figures=figures, subject=" ".join(about))
+    about = (word for word in words if not (word in NEGATIONS or _is_number(word)))
+    return Wording(words=words, subject=" ".join(about))
 
 
 of_short, of_long = lru_cache(_CONTENTS_REMEMBERED)(read_wording), lru_cache(_LONG_REMEMBERED)(read_wording)
