@@ -284,3 +284,21 @@ async def test_what_waited_in_an_accepted_version_spoils_two_batches_and_no_more
             await life.learn(*wish)
             await life.judge()
         assert contents(life.version(life.places()[0])) == ["A person wrote this", *LESSONS[3:]]
+
+
+async def test_a_source_of_a_candidate_is_rejected_after_a_branch_was_adopted() -> None:
+    life = Life(TEAM, ("approve",))
+    async with life.deployment.running(["publish"]):
+        life.teaching.say(LESSONS[0], "ab")
+        await life.learn()
+        await life.judge()
+        await life.fork()
+        for line in (NAME, LINE):
+            life.teaching.count = 2
+            life.teaching.say(HOSTILE[1], ATTACKER)
+            await life.learn(line=line)
+        production, candidate = life.places()
+        await life.command("adopt", branch="short", version=life.newest(LINE).version)
+        fields = {"version": candidate, "base_version": production, "sources": [ATTACKER]}
+        await life.command("reject", **fields)
+        assert contents(life.newest()) == [LESSONS[0]]

@@ -166,12 +166,13 @@ def rejection(basis: Basis, gate: Gate) -> Command | None:
         return None
     production, candidate = _compared(basis, name, gate.production.version, number)
     updates, current = _batches_of(basis, production, candidate), basis.current(name)
-    if complaint := rejecting.unknown_sources(name, number, rejecting.taught_by(updates), verdict.sources):
+    taught = rejecting.taught_by(updates)
+    if complaint := rejecting.unknown_sources(name, number, taught, verdict.sources):
         raise PoisonError(complaint)
     if verdict.sources:
         # What they taught while the candidate waited would be the next one.
-        taught = rejecting.taught_by(_batches_of(basis, production, current))
-        ids = union(*(taught[source] for source in verdict.sources))
+        since = rejecting.taught_by(_batches_of(basis, production, current))
+        ids = union(*(each.get(source, ()) for each in (taught, since) for source in verdict.sources))
         rules = tuple(f"{rejecting.RULE.format(version=number)} {source}" for source in verdict.sources)
     else:
         ids, rules = rejecting.of_batches(updates, current, number, at_once=verdict.judge == PERSON)
