@@ -254,6 +254,34 @@ def test_what_a_person_did_to_an_entry_was_not_done_to_one_that_differs_in_a_com
     assert own in life.shown()
 
 
+@pytest.mark.parametrize("then", ["import", "edit", "REMOVE", "UPDATE"])
+def test_what_is_done_to_a_lesson_said_anew_is_done_to_it_where_it_was_not_lost_in_other_letters(
+    then: str,
+) -> None:
+    """Without those who are revoked the entry that they removed has its own spelling, and its own id."""
+    own, again = LESSONS[0], f"{LESSONS[0][0].lower()}{LESSONS[0][1:]}."
+    among, without = Life(rules=TEAM), Life(rules=TEAM)
+    for life in (among, without):
+        life.say(own, "cd")
+        life.learn()
+        life.say(LESSONS[2], "a", harmful=[life.id_of(own)])
+        life.say(LESSONS[2], "x" if life is among else "", harmful=[life.id_of(own)])
+        life.say(again, "b")
+        life.learn(op("REMOVE", "", life.id_of(own)))
+        said = again if life is among else own
+        assert said in life.shown()
+        if then == "import":
+            life.taken("import", entries=[one for one in life.playbook.entries if one.content == said])
+        elif then == "edit":
+            life.taken("edit", operations=(edit(UPDATE, LESSONS[3], life.id_of(said)),))
+        else:
+            entry_id = life.id_of(said)
+            life.say(LESSONS[1], "abcd", harmful=[entry_id])
+            life.learn(op(then, "" if then == "REMOVE" else LESSONS[1], entry_id))
+    among.revoke(["r-4"], "source:x")
+    assert among.shown() == without.shown()
+
+
 OWN, THEIRS = LESSONS[4], "A voucher expires three years after it was bought"
 THREE: Mapping[str, Any] = {
     "reflection_ids": ("r-2", "r-3", "r-4"),

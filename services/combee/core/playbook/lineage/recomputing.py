@@ -321,15 +321,15 @@ class Recomputation:
         other = {
             entry_id: entry
             for entry_id, entry in self.entries.items()
-            if entry_id not in known or known[entry_id].content != entry.content
+            if entry_id not in known or not same_lesson(known[entry_id].content, entry.content)
         }
         given: dict[tuple[str, str], list[str]] = defaultdict(list)  # two may say the same
         for entry in version.entries:
             if entry.id not in self.entries or entry.id in other:
-                given[entry.section, entry.content].append(entry.id)
+                given[entry.section, said_digest(entry.content)].append(entry.id)
         ids = dict[str, str]()
         for entry_id, entry in other.items():
-            if there := given[entry.section, entry.content]:
+            if there := given[entry.section, said_digest(entry.content)]:
                 ids[entry_id] = there.pop(0)
         free = frozenset(ids.values()).difference(self.entries)
         for entry_id, entry in other.items():
@@ -493,7 +493,7 @@ class _Prepared:
         """Yield what entries said that are gone or say something else now, as additions of who says the same."""
         for claim in self.recorded.result.known:
             was, now = self._was.get(claim.entry_id), self.entries.get(claim.entry_id)
-            is_there = now is not None and (was is None or now.content == was.content or not claim.said)
+            is_there = now is not None and not (claim.said and self._says_another(now.id))
             # It may have been about other words when it was recorded, too.
             if was is None or is_there or claim.said not in {"", said_digest(was.content)}:
                 self.known.append(claim)
@@ -546,9 +546,9 @@ class _Prepared:
         return entry.model_copy(update={"created_version": self.before.version + 1})
 
     def _differs(self, entry_id: str) -> bool:
-        """Return whether a recorded entry is gone, or says something else."""
-        was, now = self._was.get(entry_id), self.entries.get(entry_id)
-        return was is not None and (now is None or now.content != was.content)
+        """Return whether a recorded entry is gone, or says another lesson."""
+        is_gone = entry_id in self._was and entry_id not in self.entries
+        return is_gone or self._says_another(entry_id)
 
     def _says_another(self, entry_id: str) -> bool:
         """Return whether a recorded entry is there and says another lesson."""
