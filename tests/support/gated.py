@@ -111,6 +111,8 @@ class Gated:
         line: str = NAME,
     ) -> None:
         self.teaching.playbook = self.newest(line)
+        # They are of agents that read this playbook: otherwise their tags are of other entries.
+        self.teaching.batch = [one.model_copy(update={"playbook": NAME}) for one in self.teaching.batch]
         said = {one.reflection_id: one for one in self.teaching.batch}
         self.said |= said
         self.teaching.learn(*operations, base=base, reason=reason)

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 
 from combee.adapters.ports import PoisonError
 from combee.core.gate import gate as gates
@@ -29,7 +30,7 @@ from combee.publish.basis import (
 )
 from combee.publish.commands import versions_after
 from combee_schemas.command import Command
-from combee_schemas.gate import Verdict
+from combee_schemas.gate import MAX_REJECTED, Verdict
 from combee_schemas.playbook import CANDIDATE, PRODUCTION, Playbook, label_key
 from combee_schemas.scan import Update
 
@@ -166,6 +167,7 @@ def rejection(basis: Basis, gate: Gate) -> Command | None:
         return None
     production, candidate = _compared(basis, name, gate.production.version, number)
     updates, current = _batches_of(basis, production, candidate), basis.current(name)
+    waiting: tuple[str, ...] = ()
     taught = rejecting.taught_by(updates)
     if complaint := rejecting.unknown_sources(name, number, taught, verdict.sources):
         raise PoisonError(complaint)
@@ -176,13 +178,14 @@ def rejection(basis: Basis, gate: Gate) -> Command | None:
         rules = tuple(f"{rejecting.RULE.format(version=number)} {source}" for source in verdict.sources)
     else:
         ids, rules = rejecting.of_batches(updates, current, number, at_once=verdict.judge == PERSON)
-        ids = union(ids, _behind_what_is_back(basis, production, candidate, ids) if ids else ())
+        waiting = tuple(islice(_what_is_back(basis, production, candidate, ids) if ids else (), MAX_REJECTED))
     if not rules:
         return None
     return command(
         kind="revoke",
         reflection_ids=ids,
         rules=rules,
+        entry_ids=waiting,
         retained_from=basis.read(FirstReflection(basis.state.number)),
     )
 
@@ -200,12 +203,13 @@ def _batches_of(basis: Basis, production: Playbook, made: Playbook) -> list[Upda
     return [update for update in _updates(basis, production, made) if update.plan.sequence in sequences]
 
 
-def _behind_what_is_back(
+def _what_is_back(
     basis: Basis, production: Playbook, candidate: Playbook, ids: Collection[str]
 ) -> Iterator[str]:
-    """Yield who taught what several batches since ``production`` let agents see, though none of them says it.
+    """Yield what several batches since ``production`` let agents see, though none of them says it.
 
-    It was proposed again when the first of them was rejected, and would spoil each batch to come.
+    It was proposed again when the first of them was rejected, and would spoil each batch to come. Who taught it may
+    have taught what judges accepted, too: it leaves as what nobody supports does.
     """
     promoted = Counter(
         change.entry_id
@@ -220,7 +224,7 @@ def _behind_what_is_back(
     for entry in basis.read(EvidenceLeft(version.name, version)).entries:
         is_back = promoted[entry.id] > 1 and entry.is_active and not entry.by_hand
         if is_back and frozenset(ids).isdisjoint(entry.evidence):
-            yield from entry.evidence
+            yield entry.id
 
 
 def _since(basis: Basis, production: Playbook, made: Playbook) -> Sequence[Playbook]:

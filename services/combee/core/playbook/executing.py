@@ -61,6 +61,7 @@ def after_command(
         case "revoke":
             changed = _recomputed(with_revocation(current, command), recomputed, budget_tokens)
             changed = _begun_anew(without_rejected(changed, current), current)
+            changed = _without_waiting(changed, command)
         case "rollback" if target is not None:
             changed = _with_content_of(current, target, recomputed, budget_tokens, rejected_by=current)
             change = Change(kind="rollback", detail=evidence.RESTORED.format(version=target.version))
@@ -324,6 +325,15 @@ def _recomputed(playbook: Playbook, recomputed: Recomputed | None, budget_tokens
             "sections": playbook.sections if playbook.holds == "entries" else section_order((), entries),
         }
     )
+
+
+def _without_waiting(changed: Playbook, command: Command) -> Playbook:
+    """Return a playbook without the proposed entries that a rejection names; on a branch the ids are others'."""
+    ids = command.entry_ids if changed.name == command.playbook else ()
+    out = {entry.id: entry.content for entry in changed.entries if entry.id in ids and not entry.is_active}
+    expired = (Change(kind="expire", entry_id=one, detail=says[:300]) for one, says in out.items())
+    entries = tuple(entry for entry in changed.entries if entry.id not in out)
+    return changed.model_copy(update={"entries": entries, "changes": (*changed.changes, *expired)})
 
 
 def _begun_anew(changed: Playbook, current: Playbook) -> Playbook:

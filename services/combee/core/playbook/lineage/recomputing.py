@@ -41,7 +41,7 @@ from combee.core.playbook.trust import (
 from combee.core.playbook.versions import applied, holds_after
 from combee.core.text.similarity.lessons import same_lesson
 from combee_schemas.plan import PlanSettings
-from combee_schemas.playbook import Asked, Change, Entry, Playbook
+from combee_schemas.playbook import Asked, Change, ChangeKind, Entry, Playbook
 from combee_schemas.scan import Echo, Known, Operation, OperationKind, Update
 
 ALONE = "it is not there without what is revoked"
@@ -295,7 +295,7 @@ class Recomputation:
         entries, out, tokens = tuple(left), _out_of_room(after), self._settings.playbook_tokens
         is_other = self.entries != {entry.id: entry for entry in before.entries}
         if tokens and is_other and after.origin != "batch":
-            out = self._beyond(entries, after, tokens)
+            out = self._beyond(entries, after, tokens) | _out_of_room(after, "expire")
         return {entry.id: entry for entry in entries if entry.id not in out}
 
     def _beyond(self, entries: Sequence[Entry], version: Playbook, tokens: int) -> frozenset[str]:
@@ -646,8 +646,9 @@ def _is_edited(entry: Entry, version: Playbook) -> bool:
     return version.origin == "edit" and entry.updated_version == version.version
 
 
-def _out_of_room(version: Playbook) -> frozenset[str]:
-    return frozenset(change.entry_id for change in version.changes if change.kind in {"evict", "expire"})
+def _out_of_room(version: Playbook, *kinds: ChangeKind) -> frozenset[str]:
+    out = kinds or ("evict", "expire")
+    return frozenset(change.entry_id for change in version.changes if change.kind in out)
 
 
 def _known(entry_id: str) -> str:
