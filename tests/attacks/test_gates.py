@@ -60,7 +60,7 @@ class Life(Gated):
     """Its steps, and what holds after each."""
 
     def fine(self) -> Sequence[int]:
-        return [one for one in self.at if not says(self.version(one), *HOSTILE)]
+        return [one for one in self.at if not (says(self.version(one), *HOSTILE) or self.lost(one))]
 
     def plain(self) -> Sequence[Entry]:
         there = shown(self.newest()).entries
@@ -118,7 +118,8 @@ class Life(Gated):
 
     async def replace(self) -> None:
         plain, line = self.plain(), f"A person imported line {self.random.random()}"
-        mine = Entry(id=f"misc-{self.newest().next_id:05d}", section="OTHERS", content=line)
+        known = {"id": f"misc-{self.newest().next_id:05d}", "section": "OTHERS", "by_hand": True}
+        mine = Entry(content=line, **known)
         await self.command("import", entries=[*plain, mine])
         # What a playbook says already keeps what it rests on.
         self.taught[NAME] = {one.content: self.taught[NAME][one.content] for one in plain} | {line: {PERSON}}
@@ -150,7 +151,7 @@ class Life(Gated):
         if branch.version and not says(branch, *HOSTILE):
             await self.command("adopt", branch="short", version=branch.version)
             self.taught[NAME] = self.again_from(self.taught[LINE])
-            self.note()
+            self.note(began=0)  # it stays, as all that people did
         elif newest.version and not branch.version:
             of = Branch(of=NAME, version=newest.version, sequence=newest.batch_sequence)
             made = update_of(newest, [], [], "branch", **self.rules)
