@@ -93,6 +93,15 @@ async def test_a_candidate_from_which_a_person_has_taken_something_is_not_accept
     assert places(deployment.log) == (1, 0)
 
 
+async def test_what_a_rollback_has_brought_back_can_be_taken_out_of_its_candidate() -> None:
+    deployment = deployment_with("evaluate")
+    removed = Operation(kind=OperationKind.REMOVE, section="OTHERS", content="", entry_ids=("misc-00001",))
+    edits = [command("edit", f"e-{n}", operations=(removed,)) for n in range(2)]
+    await send(deployment, batch(1), verdict(1, 0), edits[0], verdict(2, 1))
+    await send(deployment, command("rollback", version=1), edits[1], verdict(3, 2))
+    assert places(deployment.log) == (2, 0)
+
+
 async def test_what_a_person_adds_while_a_candidate_is_judged_is_judged_after_it() -> None:
     deployment = deployment_with("evaluate")
     own = Operation(kind=OperationKind.ADD, section="OTHERS", content="a person's words")

@@ -169,7 +169,8 @@ def completed(basis: Basis, decision: PublishDecision) -> PublishDecision:
         if gate is not None:
             # A judge could accept what a person has taken back.
             is_stale = version.origin in {"revoke", "rollback"} or (
-                version.origin != "batch" and gates.takes_back(gate, state.current(name), version)
+                version.origin != "batch"
+                and gates.takes_back(_production(basis, gate, version), state.current(name), version)
             )
             decision = decision.with_gate(name, replace(gate, candidate=None) if is_stale else gate)
         elif has_judges:
@@ -216,10 +217,13 @@ def _opened(basis: Basis, name: str, decision: PublishDecision) -> PublishDecisi
 def _with_candidate(basis: Basis, gate: Gate, newest: Playbook) -> Gate:
     if gate.candidate is not None or not gate.judges:
         return gate
-    production = newest
-    if gate.production.version != newest.version:
-        production = basis.version(newest.name, gate.production.version) or empty(newest.name)
-    return gates.with_candidate(gate, newest, production, now_ms=basis.now_ms)
+    return gates.with_candidate(gate, newest, _production(basis, gate, newest), now_ms=basis.now_ms)
+
+
+def _production(basis: Basis, gate: Gate, newest: Playbook) -> Playbook:
+    if gate.production.version == newest.version:
+        return newest
+    return basis.version(newest.name, gate.production.version) or empty(newest.name)
 
 
 # ---- commands

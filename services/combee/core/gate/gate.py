@@ -126,11 +126,10 @@ def with_candidate(gate: Gate, newest: Playbook, production: Playbook, *, now_ms
     return replace(gate, candidate=label)
 
 
-def takes_back(gate: Gate, before: Playbook, version: Playbook) -> bool:
-    """Return whether a version no longer says what the one before it does and ``production`` may not."""
-    says = {entry.content for entry in version.entries}
-    news = (entry for entry in before.entries if entry.updated_version > gate.production.version)
-    return any(entry.is_active and entry.content not in says for entry in news)
+def takes_back(production: Playbook, before: Playbook, version: Playbook) -> bool:
+    """Return whether a version no longer shows what the one before it does and ``production`` does not."""
+    kept = {entry.content for book in (production, version) for entry in shown(book).entries}
+    return any(entry.content not in kept for entry in shown(before).entries)
 
 
 def content(version: Playbook) -> tuple[object, ...]:
