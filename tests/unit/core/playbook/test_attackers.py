@@ -980,7 +980,24 @@ def test_who_says_a_lesson_anew_while_a_candidate_waits_keeps_it_by_no_other_id(
     teaching.learn()
     assert teaching.id_of(RIDING) != own
     teaching.playbook = rejected(candidate, own, production, teaching.playbook)
-    assert teaching.shown() == {VICTIM}
+    assert teaching.shown() == {VICTIM, GREETING}
+
+
+@pytest.mark.parametrize("before", ["", OTHER], ids=["a new entry", "one that agents read"])
+def test_what_others_make_of_an_entry_while_a_candidate_waits_is_judged_anew(before: str) -> None:
+    teaching = knowing(TEAM, VICTIM)
+    teaching.say(before, "x" if before else "")
+    teaching.learn()
+    production = teaching.playbook
+    own = [teaching.id_of(before)] if before else []
+    teaching.say(RIDING, "x", harmful=own)
+    teaching.learn(op("UPDATE" if own else "ADD", RIDING, *own))
+    candidate, own = teaching.playbook, [teaching.id_of(RIDING)]
+    teaching.say(GREETING, "abc", harmful=own)
+    teaching.learn(op("UPDATE", GREETING, *own))
+    assert teaching.id_of(GREETING) == own[0]
+    teaching.playbook = rejected(candidate, own[0], production, teaching.playbook)
+    assert teaching.shown() == {VICTIM, GREETING, before} - {""}
 
 
 @pytest.mark.parametrize("undo", ["reject", "rollback"])

@@ -7,6 +7,7 @@ from combee.core.playbook.budget import budget_of, evictions
 from combee.core.playbook.comparison import Comparison
 from combee.core.playbook.lineage.evidence import resting_on, without
 from combee.core.playbook.operations import union
+from combee.core.playbook.sections import slug
 from combee.core.playbook.trust import (
     Rejections,
     barred_sources,
@@ -162,15 +163,24 @@ def without_entries(
         for entry_id, ids in behind.items()
     )
     entries, changes = {entry.id: entry for entry in current.entries}, list[Change]()
-    for entry_id in behind:
+    version, next_id = current.version + 1, current.next_id
+    for entry_id, ids in behind.items():
         now, before = entries.get(entry_id), was.get(entry_id)
         if now is not None and now.by_hand and now.content != says.get(entry_id):
             continue  # a person has written or kept it since
         entries.pop(entry_id, None)
+        said = says.get(entry_id, ""), before.content if before else ""
+        is_other = current.holds == "entries" and now is not None and not _is_any(now.content, said)
+        if now is not None and is_other:
+            # The candidate does not say it: it is judged anew.
+            own = f"{slug(now.section)}-{next_id:05d}" if before else entry_id
+            next_id += before is not None
+            entries[own] = without(now, ids).model_copy(update={"id": own, "updated_version": version})
+            changes += [Change(kind="add", entry_id=own)] if before else []
         if before is not None:
-            entries[entry_id] = _restored(before, now, current.version + 1)
+            entries[entry_id] = _restored(before, now, version)
             changes.append(_change("update" if now else "add", now or before))
-        elif now is not None:
+        elif now is not None and not is_other:
             changes.append(_change("remove", now))
     # Somebody may have said it anew while the candidate waited.
     rejections = Rejections(frozenset(one.said for one in rejected))
@@ -190,10 +200,15 @@ def without_entries(
     return current.model_copy(
         update={
             "entries": tuple(entry for entry in kept if entry.id not in out),
+            "next_id": next_id,
             "changes": tuple(changes),
             "rejected": (*current.rejected, *rejected)[-REJECTED_KEPT:],
         }
     )
+
+
+def _is_any(content: str, others: Iterable[str]) -> bool:
+    return any(same_lesson(content, other) for other in others)
 
 
 def _before_rejected(
