@@ -305,6 +305,27 @@ def test_what_a_check_call_found_in_a_lesson_that_waits_again_is_asked_about_aga
     assert [asked.offset for one in left.mixed for asked in one.again] == [5, 6, 7, 8]
 
 
+@pytest.mark.parametrize("later", [LESSONS[:0], LESSONS[:3]], ids=["where it would wait", "later"])
+def test_what_a_check_call_found_in_words_that_have_no_room_is_asked_about_again(
+    later: Sequence[str],
+) -> None:
+    life = Life(rules={**TEAM, "playbook_tokens": 58}, budget=58)
+    life.say(OWN, "x")
+    life.learn()
+    life.say(THEIRS, "ab")
+    life.learn(misled=OWN)
+    for lesson in later:
+        life.say(lesson, "cd")
+    if later:
+        life.learn()
+    assert life.shown() == ({*later} or {OWN})
+    barred = executing.with_revocation(
+        life.playbook, command("revoke", reflection_ids=("r-1",), rules=("source:x",))
+    )
+    left = life.recomputed(life.playbook, barred)
+    assert [asked.offset for one in left.mixed for asked in one.again] == [2, 3]
+
+
 @pytest.mark.parametrize(
     "operations",
     [(), ({**op("ADD", OWN), "sources": [1, 2, 3, 4]},)],

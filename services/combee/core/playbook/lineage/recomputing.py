@@ -115,8 +115,8 @@ class Recomputation:
     _manifests: set[int] = field(default_factory=set)
     _united: dict[str, set[str]] = field(default_factory=dict)
     """What revoked consolidations said, and what their entries said before; digests."""
-    _merged_away: set[str] = field(default_factory=set)
-    """Entries whose words went into those of others."""
+    _not_removed: set[str] = field(default_factory=set)
+    """Entries whose words went into those of others, or had no room: nobody took them away."""
     _own: dict[str, str] = field(default_factory=dict)
     """By the ids that entries have meanwhile, which others had: their own."""
     _other: dict[Place, frozenset[str]] = field(default_factory=dict)
@@ -133,7 +133,9 @@ class Recomputation:
         if evidence.began_with(version)[0] != version.name:
             before = before.model_copy(update={"entries": here(before.entries, version)})
             self._go_over(version)
-        self._merged_away |= {change.entry_id for change in version.changes if change.kind == "merge"}
+        self._not_removed |= {
+            change.entry_id for change in version.changes if change.kind in {"merge", "evict"}
+        }
         complete = evidence.followed(before, version, update)
         gone = frozenset(version.revoked)
         complete = complete.model_copy(
@@ -211,7 +213,7 @@ class Recomputation:
             ]
             entries = tuple(entry for entry in entries if entry.id not in out)
         # A whole text is gone at once where its reflections are asked about again.
-        shown = known.keys() | self.entries.keys() | self._merged_away
+        shown = known.keys() | self.entries.keys() | self._not_removed
         return Recomputed(
             entries=entries,
             next_id=max(self.next_id, self.recorded.next_id),
@@ -448,12 +450,11 @@ class _Prepared:
         self.update = self.recorded.model_copy(update={"result": result})
 
     def mixed(self, contents: Mapping[str, str]) -> Iterator[Mixed]:
-        """Yield the mixed operations that are lost, or whose words are now in a playbook: content → id."""
+        """Yield the mixed operations; those that stay, if their words are now in a playbook: content → id."""
         for operation, mixed in self._doubtful:
-            if operation.content in contents:
-                yield replace(mixed, entry_ids=union(mixed.entry_ids, [contents[operation.content]]))
-            elif mixed.fate == "dropped" or self._is_text:
-                yield mixed
+            place = contents.get(operation.content)
+            if place or mixed.fate != "stays" or self._is_text:
+                yield replace(mixed, entry_ids=union(mixed.entry_ids, [place] if place else []))
 
     def kept_back(self, waits: Mapping[str, Sequence[str]], waited: Collection[str]) -> Iterator[Mixed]:
         """Yield what a model found in entries that wait now, by entry, but what ``waited`` when it was recorded.
