@@ -238,6 +238,36 @@ async def test_what_a_run_said_without_changing_an_entry_goes_with_it(tmp_path: 
     assert (await audit(new)).violations == ()
 
 
+def repeating(prompt: Prompt) -> Mapping[str, Any]:
+    """Say of later batches, and of the first entry, what the first one says."""
+    given = echo(prompt)
+    if "Zebulon" not in str(prompt) or any("Zebulon" in str(item) for item in items(prompt)):
+        return given
+    first, *_ = given["operations"]
+    more = ({**first, "content": ZEBULON}, {**first, "type": "UPDATE", "entry_ids": ["misc-00001"]})
+    return {**given, "operations": [*given["operations"], *more]}
+
+
+ZEBULON = "Ask Mr Zebulon for the receipt before anything is paid"
+
+
+async def test_what_later_calls_say_of_a_run_s_lesson_goes_with_it(tmp_path: Path) -> None:
+    deployment, new = Deployment(batch_size=4, model=ScriptedModel(repeating)), new_log()
+    async with deployment.running() as running:
+        run = reflection(9, key_insight=ZEBULON)
+        await running.log.produce(outgoing(run), *(outgoing(reflection(n)) for n in range(3)))
+        await running.until(lambda: ledger.applied(running.log) == 4)
+        await running.log.produce(*(outgoing(reflection(n)) for n in range(3, 7)))
+        await running.until(lambda: ledger.applied(running.log) == 8)
+        await running.until(lambda: not ledger.behind(running.log))
+    await forgotten(
+        deployment.log, new, tmp_path, wish(Selector(rules=(Selection("id", "r-9"),), kind="trace"))
+    )
+    assert not any(b"Zebulon" in raw for raw in everything(new))
+    assert lessons(range(7)) == {entry.content for entry in ledger.latest(new).entries}
+    assert (await audit(new)).violations == ()
+
+
 async def test_a_run_whose_reflection_has_expired_is_known_by_its_manifest(tmp_path: Path) -> None:
     await archived((await lived()).log, tmp_path / "a")
     old, new = await _expired(tmp_path / "a"), new_log()

@@ -10,8 +10,9 @@ from combee.core.playbook.trust import said_digest, wording_digest
 from combee_schemas.base import Message, branch_in, playbook_of
 from combee_schemas.batch import Batch
 from combee_schemas.errors import FatalError
+from combee_schemas.plan import Plan
 from combee_schemas.playbook import Entry, Playbook, Rejected
-from combee_schemas.scan import Operation, Update
+from combee_schemas.scan import Operation, Planned, Update
 
 _COLON = re.compile(": ")
 HEAD_CHARS = 100
@@ -47,6 +48,8 @@ class Lessons:
     """Beginnings of contents, and the digests by which claims and rejections know them."""
     _named: set[str] = field(default_factory=set)
     """Digests of contents that name a subject."""
+    _left: set[str] = field(default_factory=set)
+    """Digests of what the entries say that stay in some version."""
 
     def add(self, message: Message) -> None:
         """Read a version, an update or a manifest."""
@@ -85,6 +88,8 @@ class Lessons:
                     continue
             if self.is_erased(version, entry):
                 self._forget(version.name, entry)
+            else:
+                self._left.add(said_digest(entry.content))
 
     def settle(self) -> None:
         """Judge after everything was read; nothing may be added afterwards.
@@ -103,6 +108,8 @@ class Lessons:
         for line, entry in self._doubtful:
             if self._is_named(entry) or self._is_taught(line, entry):
                 self._forget(line, entry)
+            else:
+                self._left.add(said_digest(entry.content))
 
     def _forget(self, line: str, entry: Entry) -> None:
         self.gone.add((line, entry.id))
@@ -127,6 +134,21 @@ class Lessons:
             update.plan.settings.holds == "entries"
             and _rests_on(operation.evidence, self.runs.of(update.plan.playbook))
         )
+
+    def repeats(self, planned: Planned, operation: Operation) -> bool:
+        """Return whether an operation says an erased lesson, or rewrites one, in words that no entry keeps.
+
+        Without evidence are a consolidation, and what a model says of other batches' lessons.
+        """
+        plan = planned.plan
+        if plan.settings.holds != "entries" or said_digest(operation.content) in self._left:
+            return False
+        named = {(plan.playbook, entry_id) for entry_id in operation.entry_ids}
+        return self.quotes(operation.content) or not self.gone.isdisjoint(named)
+
+    def is_over(self, plan: Plan) -> bool:
+        """Return whether a batch has its version: nobody needs its calls' answers any more."""
+        return plan.sequence <= self._published.get(plan.playbook, 0)
 
     def is_erased_rejection(self, line: str, rejected: Rejected) -> bool:
         """Return whether a line loses a rejection; one of what other runs taught stays, whoever says it again."""

@@ -31,7 +31,7 @@ from combee_schemas.dead_letter import DeadLetter, Resolution, origin_of
 from combee_schemas.marks import TextKind, rewritten
 from combee_schemas.playbook import AppliedBatch, Change, Entry, Label, Playbook
 from combee_schemas.records import Record
-from combee_schemas.scan import Conflict, Operation, Planned, Update
+from combee_schemas.scan import Conflict, Operation, Partial, Planned, Update
 from combee_schemas.topics import AnyTopic
 
 ERASED = "erased"
@@ -111,8 +111,17 @@ class Rewriter:
             case Command() if self._quotes(message):
                 return True
         if message.ON_ERASURE == "dropped":
-            return named or self.runs.is_of(message)
+            return named or self._is_theirs(message)
         return message.ON_ERASURE == "unneeded"
+
+    def _is_theirs(self, message: Message) -> bool:
+        """Return whether a message is of an erased run, or a model's answer that repeats an erased lesson."""
+        if self.runs.is_of(message):
+            return True
+        if not isinstance(message, Partial) or not self.lessons.is_over(message.plan):
+            return False
+        told = (*message.result.operations, *message.result.aside)
+        return any(self.lessons.repeats(message, operation) for operation in told)
 
     def _quotes(self, message: Command) -> bool:
         contents = (
@@ -132,7 +141,7 @@ class Rewriter:
                 if letter.origin_topic == topics.TRACES.name
                 else self.runs.has(letter.playbook, (letter.record_id,))
             )
-            or (inside is not None and self.runs.is_of(inside))
+            or (inside is not None and self._is_theirs(inside))
         )
         if goes:
             self._letters.add(origin_of(letter))
@@ -258,6 +267,7 @@ class Rewriter:
         """Return an operation; without its text it still counts, so that ids stay the same."""
         is_erased = self.lessons.is_erased_operation(update, operation)
         is_erased = is_erased or self._may_be_theirs(update, operation.evidence)
+        is_erased = is_erased or (not operation.evidence and self.lessons.repeats(update, operation))
         if not (operation.content and is_erased):
             return operation
         if update.plan.settings.holds == "components":

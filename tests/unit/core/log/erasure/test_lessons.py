@@ -32,7 +32,7 @@ from combee_schemas.records import UNREAD_HEADER, Outgoing, Record
 from combee_schemas.scan import Known
 from combee_schemas.topics import AnyTopic
 from support.clock import ManualClock
-from support.playbooks import update_of
+from support.playbooks import MERGE, op, update_of
 from support.rows import each_row
 
 NAME, SUBJECT = "support/refunds", "jane@example.com"
@@ -116,6 +116,22 @@ def test_an_update_keeps_no_digest_of_an_erased_lesson() -> None:
     kept = left(lessons(version(named, other)), topics.UPDATES, made)
     assert kept is not None
     assert [claim.said for claim in topics.UPDATES.read(kept).result.known] == ["", claims[1].said]
+
+
+@each_row(("other", "goes"), [("a", True), ("b", False)])
+def test_a_consolidation_of_erased_lessons_keeps_none_of_their_words(other: str, *, goes: bool) -> None:
+    united = "Ask for the receipt, and twice"
+    first = version(
+        entry("x", "Ask for the receipt", evidence=("a",), evidence_count=1),
+        entry("y", "Ask twice", evidence=(other,), evidence_count=1),
+    )
+    evidence = tuple(dict.fromkeys(("a", other)))
+    second = version(entry("x", united, evidence=evidence, evidence_count=len(evidence)), number=2)
+    made = update_of(first, [op(MERGE, united, "x", "y")], [], "consolidate")
+    kept = left(lessons(first, second, erased=("a",)), topics.UPDATES, made)
+    assert kept is not None
+    (operation,) = topics.UPDATES.read(kept).result.operations
+    assert operation.content == (Marker(b"secret")(united) if goes else united)
 
 
 def test_what_quotes_an_erased_lesson_is_erased_with_it() -> None:
