@@ -107,8 +107,11 @@ def _text_of(raw: bytes) -> str:
         return raw.decode("latin-1")
 
 
-def _name(subject: str) -> tuple[tuple[str, ...], re.Pattern[str]]:
-    """Return the words of a subject, and the pattern of comparable text with them.
+_Name = tuple[tuple[str, ...], tuple[str, ...], re.Pattern[str]]
+
+
+def _name(subject: str) -> _Name:
+    """Return the words of a subject, the signs between them, and the pattern of comparable text with them.
 
     Between words the pattern allows signs, and spaces where the subject has some.
     """
@@ -119,11 +122,13 @@ def _name(subject: str) -> tuple[tuple[str, ...], re.Pattern[str]]:
         re.escape(run) if is_word else r"([\W_]+)" if " " in run else r"((?:[^\w\s]|_)+)"
         for is_word, run in runs
     )
-    return tuple(run for is_word, run in runs if is_word), re.compile(rf"(?<![^\W_])(?={pattern}(?![^\W_]))")
+    words, signs = (tuple(run for is_word, run in runs if is_word is wanted) for wanted in (True, False))
+    return words, tuple(map(str.strip, signs)), re.compile(rf"(?<![^\W_])(?={pattern}(?![^\W_]))")
 
 
-def _is_joint(run: str) -> bool:
-    """Return whether the words on both sides may be one name: no space adjoins a sign, unlike in lists."""
+def _is_joint(run: str, sign: str) -> bool:
+    """Return whether the words on both sides may be one name: no space adjoins a sign but its own, as in lists."""
+    run = run.replace(sign, "", 1)
     return (" " not in run or _QUOTES.issuperset(run)) and not any(map(_is_of_word, run))
 
 
@@ -138,8 +143,8 @@ class Subjects:
     given: tuple[str, ...] = field(default=(), repr=False)
     needles: tuple[str, ...] = field(init=False, repr=False)
     """All spellings to find in comparable text, longest first."""
-    _names: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = field(init=False, repr=False)
-    """Words and pattern of each subject with several words."""
+    _names: tuple[_Name, ...] = field(init=False, repr=False)
+    """Those of several words."""
 
     def __post_init__(self) -> None:
         """Compute the spellings.
@@ -175,12 +180,14 @@ class Subjects:
 
     def _has_words(self, text: str, reading: str) -> bool:
         """Return whether a text has a subject's words in order, with joints between them."""
-        likely = [pattern for words, pattern in self._names if all(word in reading for word in words)]
+        likely = [name for name in self._names if all(word in reading for word in name[0])]
         if not likely:
             return False
         text = comparable(_BLANK.sub(" ", text))
         return any(
-            all(map(_is_joint, match.groups())) for pattern in likely for match in pattern.finditer(text)
+            all(map(_is_joint, match.groups(), signs))
+            for _, signs, pattern in likely
+            for match in pattern.finditer(text)
         )
 
     def named_in_bytes(self, raw: bytes | None) -> bool:

@@ -150,6 +150,20 @@ def test_a_name_is_found_in_the_escapes_and_the_layout_of_formats(text: str) -> 
 @each_row(
     "text",
     [
+        "> ask Dr. Jane K.\n> Roe first",
+        "ask **Dr.** **Jane** K. Roe first",
+        "<td>Dr. Jane K.</td><td>Roe</td>",
+        "> to 17 Deer St.,\n> Roeville",
+        "17 Deer St.,<br>Roeville",
+    ],
+)
+def test_a_name_with_signs_of_its_own_is_found_in_the_layout_of_formats(text: str) -> None:
+    assert Subjects(("Dr. Jane K. Roe", "17 Deer St., Roeville")).named_in(text)
+
+
+@each_row(
+    "text",
+    [
         "write to jane&#64;example.com",
         "write to jane&commat;example&period;com",
         "write to jane=40example.com",
@@ -175,6 +189,7 @@ def test_a_name_is_found_in_bytes_as_python_shows_them(name: str, text: str) -> 
         ("Jane Roe", "Jane: roe is a deer"),
         ("Jane Roe", "ask Jane. Roe is out"),
         ("Jane Roe", "Jane & Roe"),
+        ("Jane K. Roe", "ask Jane K., Roe is out"),
         ("Jane Roe", "Jane / Roe"),
         ("Jane Roe", "jane/roebuck"),
         ("Jane Roe", "Jane<br>and<br>Roe"),
