@@ -326,6 +326,21 @@ def test_what_a_check_call_found_in_words_that_have_no_room_is_asked_about_again
     assert [asked.offset for one in left.mixed for asked in one.again] == [2, 3]
 
 
+def test_what_a_check_call_found_in_a_lesson_that_has_no_room_to_wait_is_asked_about_again() -> None:
+    life = Life(rules={**PUBLIC, "playbook_tokens": 80}, budget=80)
+    life.say(OWN, "wxyz")
+    life.learn()
+    life.say(THEIRS, "abcd")
+    life.say(LESSONS[0], "ab")
+    life.learn(meaning={OWN: "gift cards", THEIRS: "gift cards"})
+    assert life.shown() == {OWN}
+    left = life.recomputed(
+        life.playbook, executing.with_revocation(life.playbook, command("revoke", **THREE))
+    )
+    assert [entry.content for entry in left.entries] == [LESSONS[0]]
+    assert [asked.offset for one in left.mixed for asked in one.again] == [5, 6, 7, 8]
+
+
 @pytest.mark.parametrize(
     "operations",
     [(), ({**op("ADD", OWN), "sources": [1, 2, 3, 4]},)],

@@ -100,9 +100,9 @@ class Landing:
     def _put(self, entry_id: str, evidence: Iterable[str], how: How) -> None:
         self._on.setdefault(entry_id, set()).update((reflection_id, how) for reflection_id in evidence)
 
-    def evict(self, entry_id: str) -> None:
-        """Note an evicted entry."""
-        self._on.pop(entry_id, None)
+    def evict(self, entry_id: str) -> frozenset[str]:
+        """Note an entry that is gone, and return the reflections that ended there."""
+        return frozenset(reflection_id for reflection_id, _ in self._on.pop(entry_id, ()))
 
     def by_entry(self) -> dict[str, tuple[str, ...]]:
         """Return the reflections that support each entry, in order of their ids; an echo is no support."""
@@ -158,8 +158,9 @@ class Draft:
     prefix: str = ""
     """Of new ids."""
     unheard: set[str] = field(default_factory=set)
-    """Reflections that say what an entry said when their batch read it, and that none says any more; and in which a
-    model finds what has no room."""
+    """Reflections that say what an entry said when their batch read it, and that none says any more."""
+    _out: dict[str, frozenset[str]] = field(default_factory=dict)
+    """The reflections that ended at entries that have no room, or that nobody supports any more."""
     placed: dict[str, str] = field(default_factory=dict)
     """The entries that say what was added, by its content: new ones, and those that said it already."""
 
@@ -225,12 +226,21 @@ class Draft:
         }
 
     def kept_back(self) -> dict[str, tuple[str, ...]]:
-        """Return by entry that waits the reflections of which only a model says that it says them."""
-        return {
-            entry_id: tuple(one for one in ids if one in self.unsure)
+        """Return by entry that waits, or is out, the reflections of which only a model says that it says them."""
+        waiting = {
+            entry_id: ids
             for entry_id, ids in self.landing.by_entry().items()
             if (entry := self.entries.get(entry_id)) and not entry.is_active
         }
+        return {
+            entry_id: tuple(sorted(self.unsure.intersection(ids)))
+            for entry_id, ids in (*waiting.items(), *self._out.items())
+        }
+
+    def evict(self, entry_id: str) -> None:
+        """Take out an entry that has no room, or that nobody supports any more."""
+        self._out[entry_id] = self.landing.evict(entry_id)
+        self.drop(entry_id)
 
     def settle(self, entries: Iterable[Entry], changes: Iterable[Change] = ()) -> None:
         """Take over what was decided about entries: those that changed, and what happened to them."""
@@ -238,7 +248,9 @@ class Draft:
             self.put(entry)
         for change in changes:
             self.note(change.kind, change.entry_id, change.detail)
-            if change.kind in {"expire", "remove"}:
+            if change.kind == "expire":
+                self.evict(change.entry_id)
+            elif change.kind == "remove":
                 self.landing.evict(change.entry_id)
                 self.drop(change.entry_id)
 
@@ -430,12 +442,9 @@ def finish(
     known = {entry.id for entry in base.entries}
     begun = (entry for entry in draft.entries.values() if draft.by_hand and entry.id not in known)
     sections = section_order(base.sections, begun)
-    landed = draft.landing.by_entry()
     for entry_id in evictions(tuple(draft.entries.values()), budget_tokens, base.entries, sections, parts):
         draft.note("evict", entry_id, draft.entries[entry_id].content)
-        draft.unheard |= draft.unsure.intersection(landed.get(entry_id, ()))
-        draft.landing.evict(entry_id)
-        draft.drop(entry_id)
+        draft.evict(entry_id)
     draft.note_conflicts()
     return sections, tuple(draft.entries.values())
 
