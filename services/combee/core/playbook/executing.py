@@ -61,7 +61,7 @@ def after_command(
         case "revoke":
             changed = _recomputed(with_revocation(current, command), recomputed, budget_tokens)
             changed = _begun_anew(without_rejected(changed, current), current)
-            changed = _without_waiting(changed, command)
+            changed = _without_waiting(changed, current, command)
         case "rollback" if target is not None:
             changed = _with_content_of(current, target, recomputed, budget_tokens, rejected_by=current)
             change = Change(kind="rollback", detail=evidence.RESTORED.format(version=target.version))
@@ -327,11 +327,12 @@ def _recomputed(playbook: Playbook, recomputed: Recomputed | None, budget_tokens
     )
 
 
-def _without_waiting(changed: Playbook, command: Command) -> Playbook:
-    """Return a playbook without the proposed entries that a rejection names; on a branch the ids are others'."""
-    ids = command.entry_ids if changed.name == command.playbook else ()
-    out = {entry.id: entry.content for entry in changed.entries if entry.id in ids and not entry.is_active}
-    expired = (Change(kind="expire", entry_id=one, detail=says[:300]) for one, says in out.items())
+def _without_waiting(changed: Playbook, current: Playbook, command: Command) -> Playbook:
+    """Return a playbook without the proposed entries that a rejection names by their ids of now."""
+    named = command.entry_ids if current.name == command.playbook else ()  # on a branch they are others'
+    texts = {entry.content for entry in current.entries if entry.id in named}
+    out = {entry.id: entry for entry in changed.entries if entry.content in texts and not entry.is_active}
+    expired = (Change(kind="expire", entry_id=one, detail=e.content[:300]) for one, e in out.items())
     entries = tuple(entry for entry in changed.entries if entry.id not in out)
     return changed.model_copy(update={"entries": entries, "changes": (*changed.changes, *expired)})
 
