@@ -41,8 +41,14 @@ class Lessons:
     """Per line, the last batch with a version."""
     _under_way: set[tuple[str, int]] = field(default_factory=set)
     """Batches without a version that hold erased runs."""
-    _evidence: dict[tuple[str, str], set[str]] = field(default_factory=dict)
-    """Complete evidence of entries whose snapshots name only a part of it, from all their versions."""
+    _theirs: set[tuple[str, str]] = field(default_factory=set)
+    """What rests on erased runs in some version or update: lines and ids of entries, playbooks and digests of texts.
+
+    Snapshots name only a part of an entry's evidence."""
+    _others: set[tuple[str, str]] = field(default_factory=set)
+    """The same of other runs."""
+    _wordings: dict[tuple[str, str], set[str]] = field(default_factory=dict)
+    """Digests of what entries have said whose snapshots name only a part of their evidence, by line and id."""
     _doubtful: list[tuple[str, Entry]] = field(default_factory=list)
     _heads: set[str] = field(default_factory=set)
     """Beginnings of contents, and the digests by which claims and rejections know them."""
@@ -60,9 +66,13 @@ class Lessons:
                 self._published[message.name] = max(known, message.batch_sequence)
                 self._take_version(message)
             case Update():
+                line = message.plan.playbook
                 for operation in message.result.operations:
                     if self.is_erased_operation(message, operation):
                         self._note(operation.content)
+                    self._tell(line, (playbook_of(line), said_digest(operation.content)), operation.evidence)
+                for claim in message.result.known:
+                    self._tell(line, (line, claim.entry_id), claim.evidence)
                 for conflict in message.result.conflicts:
                     if _rests_on(conflict.evidence, self.runs.of(message.plan.playbook)):
                         self._note(conflict.content)
@@ -81,15 +91,22 @@ class Lessons:
     def _take_version(self, version: Playbook) -> None:
         erased = self.runs.of(version.name)
         for entry in version.entries:
-            if entry.evidence_count > len(entry.evidence):
-                self._evidence.setdefault((version.name, entry.id), set()).update(entry.evidence)
-                if version.holds == "entries" and _rests_on(entry.evidence, erased):
+            place = version.name, entry.id
+            self._tell(version.name, place, entry.evidence)
+            if erased and _is_cut(entry):
+                self._wordings.setdefault(place, set()).add(said_digest(entry.content))
+                if version.holds == "entries" and erased.issuperset(entry.evidence):
                     self._doubtful.append((version.name, entry))
                     continue
             if self.is_erased(version, entry):
                 self._forget(version.name, entry)
             else:
                 self._left.add(said_digest(entry.content))
+
+    def _tell(self, line: str, what: tuple[str, str], evidence: Iterable[str]) -> None:
+        if erased := self.runs.of(line):
+            for one in evidence:
+                (self._theirs if one in erased else self._others).add(what)
 
     def settle(self) -> None:
         """Judge after everything was read; nothing may be added afterwards.
@@ -168,8 +185,11 @@ class Lessons:
         return self._names((entry.content, entry.section))
 
     def _is_taught(self, line: str, entry: Entry) -> bool:
-        known = self._evidence.get((line, entry.id), ()) if entry.evidence_count > len(entry.evidence) else ()
-        return _rests_on((*entry.evidence, *known), self.runs.of(line))
+        if not _is_cut(entry):
+            return _rests_on(entry.evidence, self.runs.of(line))
+        place = line, entry.id
+        known = {place, *((playbook_of(line), said) for said in self._wordings.get(place, ()))}
+        return not self._theirs.isdisjoint(known) and self._others.isdisjoint(known)
 
     def _names(self, texts: Iterable[str]) -> bool:
         return any(map(self.selector.subjects.named_in, texts))
@@ -185,6 +205,11 @@ class Lessons:
             raise ErasureError(
                 "the name of a branch names the subject, and its playbook's does not: such a name cannot be forgotten"
             )
+
+
+def _is_cut(entry: Entry) -> bool:
+    """Return whether a snapshot names only a part of an entry's evidence."""
+    return entry.evidence_count > len(entry.evidence)
 
 
 def _rests_on(evidence: Iterable[str], erased: Iterable[str]) -> bool:

@@ -32,7 +32,7 @@ from combee_schemas.records import UNREAD_HEADER, Outgoing, Record
 from combee_schemas.scan import Known
 from combee_schemas.topics import AnyTopic
 from support.clock import ManualClock
-from support.playbooks import MERGE, op, update_of
+from support.playbooks import ADD, MERGE, op, update_of
 from support.rows import each_row
 
 NAME, SUBJECT = "support/refunds", "jane@example.com"
@@ -81,10 +81,25 @@ def test_what_a_snapshot_has_no_room_for_is_known_by_earlier_versions() -> None:
     first = version(entry("x", evidence=("honest",), evidence_count=1))
     second = version(entry("x", evidence=("honest", "a"), evidence_count=22), number=2)
     flooded = version(entry("x", evidence=("a", "b"), evidence_count=23), number=3)
-    made = lessons(first, second, flooded, erased=("a", "b"))
-    assert after(made, flooded).entries == flooded.entries
+    for versions in ((first, second, flooded), (first, flooded)):
+        made = lessons(*versions, erased=("a", "b"))
+        assert after(made, flooded).entries == flooded.entries
     alone = lessons(flooded, erased=("a", "b"))
     assert after(alone, flooded).entries == ()
+
+
+@each_row(("honest", "goes"), [((), True), (("b",), False)])
+@pytest.mark.parametrize("named", [("a",), ()])
+def test_what_no_snapshot_has_room_for_is_known_by_the_update(
+    named: tuple[str, ...], honest: tuple[str, ...], *, goes: bool
+) -> None:
+    witnesses = (*honest, *(f"a{n}" for n in range(21)), "a")
+    taught = version(entry("x", evidence=named, evidence_count=len(witnesses)), name="p")
+    made = Lessons(Selector(), Runs({"p": {*witnesses} - {*honest}}))
+    made.add(taught)
+    made.add(update_of(taught, [op(ADD, "a lesson", evidence=witnesses)], []))
+    made.settle()
+    assert after(made, taught).entries == (() if goes else taught.entries)
 
 
 @each_row(
