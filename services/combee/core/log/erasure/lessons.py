@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from combee.core.log.erasure.runs import Runs
@@ -47,6 +48,8 @@ class Lessons:
     Snapshots name only a part of an entry's evidence."""
     _others: set[tuple[str, str]] = field(default_factory=set)
     """The same of other runs."""
+    _written: set[tuple[str, str]] = field(default_factory=set)
+    """What people wrote, on no run's word: playbooks and digests."""
     _wordings: dict[tuple[str, str], set[str]] = field(default_factory=dict)
     """Digests of what entries have said whose snapshots name only a part of their evidence, by line and id."""
     _doubtful: list[tuple[str, Entry]] = field(default_factory=list)
@@ -95,10 +98,11 @@ class Lessons:
             self._tell(version.name, place, entry.evidence)
             if erased and _is_cut(entry):
                 self._wordings.setdefault(place, set()).add(said_digest(entry.content))
-                if version.holds == "entries" and erased.issuperset(entry.evidence):
-                    self._doubtful.append((version.name, entry))
-                    continue
-            if self.is_erased(version, entry):
+            if erased and entry.by_hand and not entry.evidence_count:
+                self._written.add((playbook_of(version.name), said_digest(entry.content)))
+            if erased and version.holds == "entries" and _may_rest_on(entry, erased):
+                self._doubtful.append((version.name, entry))
+            elif self.is_erased(version, entry):
                 self._forget(version.name, entry)
             else:
                 self._left.add(said_digest(entry.content))
@@ -185,6 +189,8 @@ class Lessons:
         return self._names((entry.content, entry.section))
 
     def _is_taught(self, line: str, entry: Entry) -> bool:
+        if entry.by_hand and (playbook_of(line), said_digest(entry.content)) in self._written:
+            return False
         if not _is_cut(entry):
             return _rests_on(entry.evidence, self.runs.of(line))
         place = line, entry.id
@@ -210,6 +216,15 @@ class Lessons:
 def _is_cut(entry: Entry) -> bool:
     """Return whether a snapshot names only a part of an entry's evidence."""
     return entry.evidence_count > len(entry.evidence)
+
+
+def _may_rest_on(entry: Entry, erased: AbstractSet[str]) -> bool:
+    """Return whether only other records tell if an entry rests on erased runs alone."""
+    return (
+        bool(entry.evidence_count)
+        and (_is_cut(entry) or entry.by_hand)
+        and frozenset(entry.evidence) <= erased
+    )
 
 
 def _rests_on(evidence: Iterable[str], erased: Iterable[str]) -> bool:

@@ -88,6 +88,15 @@ def test_what_a_snapshot_has_no_room_for_is_known_by_earlier_versions() -> None:
     assert after(alone, flooded).entries == ()
 
 
+@each_row(("words", "goes"), [("Ask twice", False), ("A lesson of the run", True)])
+def test_what_a_person_wrote_stays_when_a_run_that_repeats_it_is_erased(words: str, *, goes: bool) -> None:
+    """What a person kept, or reworded, of a run's lesson goes with the run."""
+    first = version(entry("x", "Ask twice", by_hand=True))
+    later = version(entry("x", words, by_hand=True, evidence=("a",), evidence_count=1), number=2)
+    for versions in ((first, later), (later, first)):
+        assert after(lessons(*versions, erased=("a",)), later).entries == (() if goes else later.entries)
+
+
 @each_row(("honest", "goes"), [((), True), (("b",), False)])
 @pytest.mark.parametrize("named", [("a",), ()])
 def test_what_no_snapshot_has_room_for_is_known_by_the_update(
