@@ -72,6 +72,7 @@ def _read(text: str) -> Iterator[str]:
         yield _ESCAPE.sub(lambda escape: _meaning(escape[0]), text)
     if "%" in text:
         yield _PERCENT.sub(_unquoted, text)
+        yield _PERCENT.sub(_unquoted, text.replace("+", " "))  # of a form
     if "=" in text:
         yield _QUOTED_PRINTABLE.sub(_unquoted, text)
 

@@ -137,6 +137,7 @@ def test_other_words_are_no_spelling_of_a_name(text: str) -> None:
         "\u2502 Jane \u2502 Roe \u2502",
         'ask "Jane" Roe first',
         "=?utf-8?q?Jane_Roe?=",
+        "body=ask%3A+%3E+Jane%0A%3E+Roe",
         json.dumps({"mail": "ask Jane=20Roe"}),
         json.dumps({"page": "ask Jane<br>\nRoe"}),
         json.dumps({"said": json.dumps({"quoted": "> ask Jane\n> Roe"})}),
