@@ -22,7 +22,7 @@ EXAMPLES: Mapping[str, tuple[str, Sequence[str]]] = {
     r"combee.adapters.openai.wire: f'\\b{name}\\b'": ("search", [r"\bmax_tokens\b"]),
     r"combee.core.log.erasure.selector: f'(?<![^\\W_])(?={pattern}(?![^\\W_]))'": (
         "finditer",
-        [_name(subject)[1].pattern for subject in ("jane roe", "jane.roe@example.com", "a a a")],
+        [_name(subject)[-1].pattern for subject in ("jane roe", "jane.roe@example.com", "a a a")],
     ),
     r"combee.core.text.prompt: f'<(\\s*/\\s*{name})'": ("sub", [r"<(\s*/\s*name)"]),
     # An operator's own, searched in a process that has a deadline.
