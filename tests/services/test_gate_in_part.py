@@ -371,3 +371,14 @@ async def test_forgetting_takes_what_was_rejected_too(tmp_path: Path) -> None:
     assert not any(map(names_subject, everything(new)))
     assert rejection.said
     assert not any(rejection.said.encode() in raw for raw in everything(new))
+
+
+async def test_a_source_is_rejected_after_an_entry_of_the_same_candidate() -> None:
+    deployment = deployment_with("approve")
+    of = {"r-2": "ada", "r-3": "mallory", "r-4": "mallory"}
+    second = from_sources(update(2, add(GOOD, "r-2"), add(BAD, "r-3"), add("lesson 4", "r-4")), of)
+    await send(deployment, batch(1), approved(1, 0), second)
+    await send(deployment, rejected(2, 1, entry_ids=ids_of(deployment, BAD)))
+    assert places(deployment.log) == (1, 3)
+    await send(deployment, rejected(3, 1, sources=["mallory"]))
+    assert contents(latest(deployment.log)) == ["lesson 1", GOOD]

@@ -196,7 +196,8 @@ def _batches_of(basis: Basis, production: Playbook, made: Playbook) -> list[Upda
     sequences, at = set[int](), versions.get(made.version)
     while at is not None and at.version > production.version:
         is_void = all(change.kind in WITHOUT_EFFECT for change in at.changes)
-        if at.batch and not (is_void and at.batch.plan.reason == "consolidate"):
+        reason = at.batch.plan.reason if at.batch else ""
+        if at.origin == "batch" and not (is_void and reason == "consolidate"):
             sequences.add(at.batch_sequence)
         line, before = evidence.began_with(at)
         at = versions.get(before) if line == made.name else None
