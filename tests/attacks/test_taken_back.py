@@ -80,6 +80,17 @@ class Life(Teaching):
         """Take back reflections."""
         self.taken("revoke", reflection_ids=tuple(ids), rules=rules)
 
+    def treat(self, content: str, how: str, news: str) -> None:
+        """Let a person import nothing but an entry, or edit it; or all honest sources rewrite or remove it."""
+        entry_id = self.id_of(content)
+        if how == "import":
+            self.taken("import", entries=[one for one in self.playbook.entries if one.content == content])
+        elif how == "edit":
+            self.taken("edit", operations=(edit(UPDATE, news, entry_id),))
+        else:
+            self.say(news, "abcd", harmful=[entry_id])
+            self.learn(op(how, "" if how == "REMOVE" else news, entry_id))
+
     def unite(self, *contents: str) -> None:
         """Consolidate entries into the words of the last one."""
         merge = edit(MERGE, contents[-1], *map(self.id_of, contents))
@@ -207,15 +218,7 @@ def test_what_was_done_to_united_words_is_done_to_them_where_they_stand_apart_wi
         life.say(whole, sources)
         life.learn()
         life.unite(brief, whole)
-        news = f"{whole} in all cases"
-        entry_id = life.id_of(whole)
-        if then == "import":
-            life.taken("import", entries=[one for one in life.playbook.entries if one.content == whole])
-        elif then == "edit":
-            life.taken("edit", operations=(edit(UPDATE, news, entry_id),))
-        else:
-            life.say(news, "abcd", harmful=[entry_id])
-            life.learn(op(then, "" if then == "REMOVE" else news, entry_id))
+        life.treat(whole, then, f"{whole} in all cases")
     assert len(among.playbook.entries) == 1
     among.revoke(["r-4"], "source:x")
     assert among.shown() == without.shown()
@@ -270,14 +273,7 @@ def test_what_is_done_to_a_lesson_said_anew_is_done_to_it_where_it_was_not_lost_
         life.learn(op("REMOVE", "", life.id_of(own)))
         said = again if life is among else own
         assert said in life.shown()
-        if then == "import":
-            life.taken("import", entries=[one for one in life.playbook.entries if one.content == said])
-        elif then == "edit":
-            life.taken("edit", operations=(edit(UPDATE, LESSONS[3], life.id_of(said)),))
-        else:
-            entry_id = life.id_of(said)
-            life.say(LESSONS[1], "abcd", harmful=[entry_id])
-            life.learn(op(then, "" if then == "REMOVE" else LESSONS[1], entry_id))
+        life.treat(said, then, LESSONS[3] if then == "edit" else LESSONS[1])
     among.revoke(["r-4"], "source:x")
     assert among.shown() == without.shown()
 

@@ -17,8 +17,6 @@ from combee.core.playbook.shown import shown_to
 from combee.core.playbook.versions import InapplicableError, after_update, empty, made_by, origin_text
 from combee.log.inspection.audit import audit
 from combee.log.inspection.lineage import lineage
-from combee.publish import decide
-from combee.publish.basis import WaitsFor
 from combee_schemas import topics
 from combee_schemas.command import Command
 from combee_schemas.model import Prompt
@@ -31,7 +29,7 @@ from combee_sim.family.family import lessons
 from combee_sim.family.lessons import entries_in
 from combee_sim.family.wordings import all_wordings
 from support import ledger
-from support.deployment import Deployment
+from support.deployment import Deployment, updates_left
 from support.gates import command, places, verdict
 from support.gateway import asked, published, version
 from support.killed import Begun, killed_at_each_write
@@ -246,13 +244,7 @@ async def test_a_consolidation_that_is_rejected_while_a_fork_is_on_its_way_is_no
     async with deployment.running(["shuffle"]):
         await deployment.log.produce(outgoing(branch))
         await deployment.until(lambda: bool(ledger.batches(deployment.log, line)))
-
-    def later(*_: object) -> WaitsFor:
-        """Leave an update for the next session."""
-        return "predecessor"
-
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(decide, "decide_update", later)
+    with updates_left():
         async with deployment.running(["publish"]):
             await deployment.log.produce(outgoing(verdict(1, 0)))
             await deployment.until(lambda: places(deployment.log) == (1, 2))

@@ -10,8 +10,6 @@ from combee.core.commands import RefusedError
 from combee.core.playbook import versions
 from combee.log.evidence import with_revoked
 from combee.log.inspection.audit import audit
-from combee.publish import decide as decide_module
-from combee.publish.basis import WaitsFor
 from combee_schemas import topics
 from combee_schemas.base import Source
 from combee_schemas.command import Command
@@ -33,7 +31,7 @@ from support.branches import (
     publish,
     refused,
 )
-from support.deployment import Deployment
+from support.deployment import Deployment, updates_left
 from support.failpoints.points import CrashError, CrashFailpoint
 from support.ledger import NAME, outgoing
 
@@ -115,13 +113,7 @@ async def test_a_branch_does_not_begin_with_what_was_revoked_while_its_fork_was_
     async with deployment.running(["shuffle"]):
         await deployment.log.produce(outgoing(FORK))
         await deployment.until(lambda: bool(ledger.batches(deployment.log, LINE)))
-
-    def later(*_: object) -> WaitsFor:
-        """Leave an update for the next session."""
-        return "predecessor"
-
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(decide_module, "decide_update", later)
+    with updates_left():
         async with deployment.running(["publish"]):
             await deployment.log.produce(outgoing(revoke))
             await deployment.until(lambda: revoked(deployment))

@@ -1,11 +1,13 @@
 """All services in one event loop on an in-memory log, without Faust: started, killed and started again."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import fields
 from functools import cache
 from typing import Any
+
+import pytest
 
 from combee.adapters.memory import MemoryLog
 from combee.adapters.ports import NO_TRACING, Embedder, LanguageModel, Log, Tracing
@@ -20,6 +22,8 @@ from combee.process.telemetry.counted import CountedLog, CountedModel
 from combee.process.telemetry.metrics import Metrics, new_registry
 from combee.process.worker.provenance import Provenance
 from combee.process.worker.vectors import Vectors
+from combee.publish import decide
+from combee.publish.basis import WaitsFor
 from combee.publish.publisher import Publisher
 from combee.reflect.handler import ReflectHandler
 from combee.scan.handler import ScanHandler
@@ -39,6 +43,18 @@ ROLES = ("publish", "scan", "shuffle", "reflect")
 """What it takes to learn; ``control`` beside them makes statistics of outcomes (its sizes are another test's)."""
 CONTROL = "control"
 LIMITS = {limit.name for limit in fields(ShuffleLimits)}
+
+
+@contextmanager
+def updates_left() -> Iterator[None]:
+    """Let publish leave updates for its next session."""
+
+    def later(*_: object) -> WaitsFor:
+        return "predecessor"
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(decide, "decide_update", later)
+        yield
 
 
 @cache

@@ -230,8 +230,15 @@ def _what_is_back(
 
 def _since(basis: Basis, production: Playbook, made: Playbook) -> Sequence[Playbook]:
     """Return the versions from ``production`` to another, without their entries but the last."""
-    start, end = max(0, production.history_offset), made.history_offset
-    return (*basis.read(EntriesBetween(made.name, start, end, ())), made)
+    return (*_between(basis, production, made), made)
+
+
+def _between(
+    basis: Basis, before: Playbook, made: Playbook, entry_ids: tuple[str, ...] = ()
+) -> Sequence[Playbook]:
+    """Return the versions from one up to another, each with these entries alone."""
+    start, end = max(0, before.history_offset), made.history_offset
+    return basis.read(EntriesBetween(made.name, start, end, entry_ids))
 
 
 def _without_entries(basis: Basis, command: Command) -> Playbook:
@@ -246,8 +253,7 @@ def _without_entries(basis: Basis, command: Command) -> Playbook:
     if complaint := rejecting.unknown_entries(compare(before, rejected), command.entry_ids):
         raise PoisonError(complaint)
     updates = _updates(basis, before, rejected)
-    start, end = max(0, before.history_offset), rejected.history_offset
-    between = basis.read(EntriesBetween(rejected.name, start, end, command.entry_ids))
+    between = _between(basis, before, rejected, command.entry_ids)
     return executing.after_rejection(
         basis.current(command.playbook),
         command,

@@ -56,7 +56,7 @@ async def test_nothing_is_told_of_what_waits_at_a_gate() -> None:
 
 
 async def test_what_it_publishes_bears_the_proof_of_its_source() -> None:
-    """It proved nothing, whatever its environment said: in public its lessons counted for nothing."""
+    """It did not sign, so public playbooks ignored the lessons of a source whose secret it had."""
     deployment = Deployment()
     async with AsyncClient(transport=lambda: LogTransport(deployment.log)) as client:
         signer = Signer(name="shop", secret=b"16 characters and more")

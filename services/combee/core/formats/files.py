@@ -22,7 +22,7 @@ from combee.core.formats.render import (
 )
 from combee.core.formats.skill import is_skill, skill_text, without_front
 from combee.core.formats.text import numbered
-from combee.core.playbook.sections import clash, number_of, slug
+from combee.core.playbook.sections import clash, id_in, number_of
 from combee.core.playbook.shown import shown
 from combee_schemas.base import Holds, LineName, PlaybookName
 from combee_schemas.playbook import Entry, Playbook
@@ -123,7 +123,7 @@ def _is_candidate(source: str) -> bool:
 def _read_candidate(source: str, name: str) -> Playbook:
     texts = _checked(lambda: CANDIDATE.validate_json(source.removeprefix("\ufeff"), strict=True))
     entries = tuple(
-        Entry(id=f"{slug(section)}-{n:05d}", section=section, content=content)
+        Entry(id=id_in(section, n), section=section, content=content)
         for n, (section, content) in enumerate(texts.items(), 1)
     )
     return Playbook(

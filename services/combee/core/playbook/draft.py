@@ -14,7 +14,7 @@ from typing import Any, Literal
 from combee.core.names.sources import UNPROVEN, counting, name_text
 from combee.core.playbook.budget import ENTRIES_BYTES, UNBOUNDED, Parts, entry_tokens, evictions, stored_bytes
 from combee.core.playbook.operations import MAX_DETAIL_CHARS, TARGETS, union
-from combee.core.playbook.sections import number_of, same_section, section_order, slug
+from combee.core.playbook.sections import id_in, number_of, same_section, section_order
 from combee.core.playbook.trust import (
     NOTHING,
     PROPOSED,
@@ -180,7 +180,7 @@ class Draft:
     def new_id(self, section: str, content: str) -> str:
         """Return the id of a new entry in a section: the one that it had when recorded, or the next free one."""
         known = self.ids.get(content)
-        free = f"{self.prefix}{slug(section)}-{self.next_id:05d}"
+        free = f"{self.prefix}{id_in(section, self.next_id)}"
         return known if known is not None and known not in self.entries else free
 
     def linked(self, entry: Entry) -> Entry:

@@ -51,6 +51,11 @@ def slug(section: str) -> str:
     return known or initials[:4] or "misc"
 
 
+def id_in(section: str, number: int) -> str:
+    """Return the id of an entry of a section, such as ``calc-00012``."""
+    return f"{slug(section)}-{number:05d}"
+
+
 def number_of(entry_id: str) -> int:
     """Return the number in an id such as ``calc-00012``, so that new ids never collide; 0: none to go on from."""
     tail = entry_id.rpartition("-")[2]

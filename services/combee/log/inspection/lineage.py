@@ -11,7 +11,7 @@ from itertools import islice
 
 from combee.adapters.ports import FatalError, Log, PoisonError, TopicPartition
 from combee.core.names.identity import claimed_owner, fingerprint, owner_of
-from combee.core.playbook.lineage.evidence import Place, ancestry, began_with, place
+from combee.core.playbook.lineage.evidence import Place, ancestry, began_with, has_all, place
 from combee.core.playbook.shown import shown
 from combee.log.evidence import Taught, places_of, with_evidence, with_revoked
 from combee.log.history import messages, newest_playbook, partition_of, reflections_at
@@ -101,7 +101,7 @@ async def lineage(
     lines: dict[str, str] = {}
     for stretch in stretches:
         lines |= {reflection_id: stretch.line for reflection_id in stretch.ids if reflection_id not in lines}
-    if entry.evidence_count > len(entry.evidence):
+    if not has_all(entry):
         whole = await with_evidence(log, newest)
         (all_of_it,) = (entry.evidence for entry in whole.entries if entry.id == entry_id)
         lines = {reflection_id: lines.get(reflection_id, "") for reflection_id in (*all_of_it, *lines)}

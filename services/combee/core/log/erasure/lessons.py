@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from combee.core.log.erasure.runs import Runs
 from combee.core.log.erasure.selector import Selector
+from combee.core.playbook.lineage.evidence import has_all
 from combee.core.playbook.trust import said_digest, wording_digest
 from combee_schemas.base import Message, branch_in, playbook_of
 from combee_schemas.batch import Batch
@@ -96,7 +97,7 @@ class Lessons:
         for entry in version.entries:
             place = version.name, entry.id
             self._tell(version.name, place, entry.evidence)
-            if erased and _is_cut(entry):
+            if erased and not has_all(entry):
                 self._wordings.setdefault(place, set()).add(said_digest(entry.content))
             if erased and entry.by_hand and not entry.evidence_count:
                 self._written.add((playbook_of(version.name), said_digest(entry.content)))
@@ -191,7 +192,7 @@ class Lessons:
     def _is_taught(self, line: str, entry: Entry) -> bool:
         if entry.by_hand and (playbook_of(line), said_digest(entry.content)) in self._written:
             return False
-        if not _is_cut(entry):
+        if has_all(entry):
             return _rests_on(entry.evidence, self.runs.of(line))
         place = line, entry.id
         known = {place, *((playbook_of(line), said) for said in self._wordings.get(place, ()))}
@@ -213,16 +214,11 @@ class Lessons:
             )
 
 
-def _is_cut(entry: Entry) -> bool:
-    """Return whether a snapshot names only a part of an entry's evidence."""
-    return entry.evidence_count > len(entry.evidence)
-
-
 def _may_rest_on(entry: Entry, erased: AbstractSet[str]) -> bool:
     """Return whether only other records tell if an entry rests on erased runs alone."""
     return (
         bool(entry.evidence_count)
-        and (_is_cut(entry) or entry.by_hand)
+        and (not has_all(entry) or entry.by_hand)
         and frozenset(entry.evidence) <= erased
     )
 

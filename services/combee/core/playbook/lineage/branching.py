@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from combee.core.playbook.lineage.evidence import rules_for
 from combee.core.playbook.operations import union
-from combee.core.playbook.sections import number_of, slug
+from combee.core.playbook.sections import id_in, number_of
 from combee_schemas.base import branch_in
 from combee_schemas.playbook import Adopted, Change, Entry, Playbook
 
@@ -89,7 +89,7 @@ class Adoption:
             if (entry.id in began or is_free) and entry.id not in taken:
                 ids[entry.id] = entry.id
             else:
-                ids[entry.id] = f"{slug(entry.section)}-{next_id:05d}"
+                ids[entry.id] = id_in(entry.section, next_id)
                 next_id += 1
             taken.add(ids[entry.id])
         return ids

@@ -21,9 +21,14 @@ IDS_NAMED = 20
 _RESTORED = re.compile(RESTORED.format(version=r"(\d+)"))
 
 
+def has_all(entry: Entry) -> bool:
+    """Return whether a snapshot names the complete evidence of an entry."""
+    return entry.evidence_count <= len(entry.evidence)
+
+
 def is_whole(version: Playbook) -> bool:
     """Return whether a snapshot names the complete evidence of its entries."""
-    return all(map(_has_all, version.entries))
+    return all(map(has_all, version.entries))
 
 
 def place(version: Playbook) -> Place:
@@ -92,7 +97,7 @@ def followed(before: Playbook, version: Playbook, update: Update | None) -> Play
     touched = {entry.id for entry in version.entries if entry.updated_version == version.version}
     known = {entry.id: entry for entry in here(before.entries, version)}
     merged = any(change.kind == "merge" for change in version.changes)
-    hiding = (entry for entry in version.entries if entry.id in touched and not _has_all(entry))
+    hiding = (entry for entry in version.entries if entry.id in touched and not has_all(entry))
     if update is not None and any(merged or not _shows_news(entry, known.get(entry.id)) for entry in hiding):
         draft = drafted(before, update)
         # Evidence refused for size is missing in an entry that this version did not change.
@@ -163,10 +168,6 @@ def without(entry: Entry, revoked: Collection[str], sources: Collection[str] = (
     return entry.model_copy(update=update)
 
 
-def _has_all(entry: Entry) -> bool:
-    return entry.evidence_count <= len(entry.evidence)
-
-
 def _shows_news(entry: Entry, known: Entry | None) -> bool:
     """Return whether a snapshot names all new evidence: ids are in order, so all after a known one are included."""
     return known is not None and entry.evidence[:1] != () and entry.evidence[0] in known.evidence
@@ -179,7 +180,7 @@ def _is_same(known: Entry | None, entry: Entry) -> bool:
 
 def _completed(entry: Entry, known: Entry | None, *, is_all: bool) -> Entry:
     """Return a snapshot's entry with the known evidence added; ``is_all``: it has no other."""
-    if known is None or _has_all(entry):
+    if known is None or has_all(entry):
         return entry
     evidence = union(known.evidence, entry.evidence)
     count = known.evidence_count + len(evidence) - len(known.evidence)

@@ -26,7 +26,7 @@ from combee.core.playbook.lineage.evidence import Place, here, ids_here
 from combee.core.playbook.lineage.rejecting import allowed, is_revoked
 from combee.core.playbook.operations import MAX_DETAIL_CHARS, union
 from combee.core.playbook.results.coverage import CONTRADICTS
-from combee.core.playbook.sections import slug
+from combee.core.playbook.sections import id_in
 from combee.core.playbook.trust import (
     activated,
     added,
@@ -145,7 +145,7 @@ class Recomputation:
         if update is not None:
             self._note(update, complete)
         if out:
-            self._united |= _united(update, before) if update else {}
+            self._united |= _parts_of(update, before) if update else {}
         elif update is None:
             self.entries = self._after_people(before, complete)
         else:
@@ -336,7 +336,7 @@ class Recomputation:
         free = frozenset(ids.values()).difference(self.entries)
         for entry_id, entry in other.items():
             if entry_id in ids.values() and entry_id not in ids:
-                ids[entry_id] = f"{UNGIVEN}{slug(entry.section)}-{self.next_id:05d}"
+                ids[entry_id] = f"{UNGIVEN}{id_in(entry.section, self.next_id)}"
                 self.next_id += 1
         own = {ids.get(entry_id, entry_id): self._own.get(entry_id, entry_id) for entry_id in self.entries}
         self._own = {now: own_id for now, own_id in own.items() if now not in free | {own_id}}
@@ -475,15 +475,11 @@ class _Prepared:
         behind = [(operation.content, operation.evidence) for operation in result.operations]
         behind += [(claim.entry_id, claim.evidence) for claim in result.known]
         for conflict in result.conflicts if learns(self.whole.barred) else ():
-            against = union(
-                *(ids for what, ids in behind if what in {conflict.entry_id, conflict.against} - {""})
-            )
-            is_lost = self._differs(conflict.entry_id) or not self.gone.isdisjoint(against)
+            against = (ids for what, ids in behind if what and what in {conflict.entry_id, conflict.against})
+            is_lost = self._differs(conflict.entry_id) or not self.gone.isdisjoint(chain(*against))
             if conflict.why == CONTRADICTS and is_lost:
-                left = [
-                    one for one in conflict.evidence if one not in self.gone and not self._has_expired([one])
-                ]
-                yield from self._places(left)
+                left = (one for one in conflict.evidence if one not in self.gone)
+                yield from self._places([one for one in left if not self._has_expired([one])])
 
     @property
     def _is_text(self) -> bool:
@@ -621,7 +617,7 @@ class _Prepared:
         return operation if is_related(operation.content, now.content) else added(operation, self._was)
 
 
-def _united(update: Update, before: Playbook) -> dict[str, set[str]]:
+def _parts_of(update: Update, before: Playbook) -> dict[str, set[str]]:
     """Return what a batch's operations say, and what their entries said before; digests."""
     says = {entry.id: said_digest(entry.content) for entry in before.entries}
     return {

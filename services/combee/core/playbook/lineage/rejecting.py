@@ -7,7 +7,7 @@ from combee.core.playbook.budget import budget_of, evictions
 from combee.core.playbook.comparison import Comparison
 from combee.core.playbook.lineage.evidence import resting_on, without
 from combee.core.playbook.operations import union
-from combee.core.playbook.sections import slug
+from combee.core.playbook.sections import id_in
 from combee.core.playbook.trust import (
     Rejections,
     barred_sources,
@@ -173,7 +173,7 @@ def without_entries(
         is_other = current.holds == "entries" and now is not None and not _is_any(now.content, said)
         if now is not None and is_other:
             # The candidate does not say it: it is judged anew.
-            own = f"{slug(now.section)}-{next_id:05d}" if before else entry_id
+            own = id_in(now.section, next_id) if before else entry_id
             next_id += before is not None
             entries[own] = without(now, ids).model_copy(update={"id": own, "updated_version": version})
             changes += [Change(kind="add", entry_id=own)] if before else []

@@ -23,9 +23,9 @@ from combee.core.playbook.trust import OPEN, PERSON, Rejections, Rules, Support,
 from combee.core.text.figures import figures, lacking, qualifiers
 from combee.core.text.forms import count_words
 from combee.core.text.similarity.embeddings import UNMEASURED, Thresholds, Vector
-from combee.core.text.similarity.lessons import Index, is_padded, same_lesson
+from combee.core.text.similarity.lessons import Index, same_lesson
 from combee.core.text.similarity.overlap import common, contradicts, said_words
-from combee.core.text.similarity.saying import ONE_FRAME, Statements
+from combee.core.text.similarity.saying import ONE_FRAME, Statements, says
 from combee.core.text.similarity.wording import wording
 from combee_schemas.playbook import ACE_SECTIONS, EVIDENCE_KEPT, Entry, Playbook
 from combee_schemas.reflection import Reflection
@@ -222,8 +222,7 @@ class Coverage:
                 removed = [contents[entry_id] for entry_id in operation.entry_ids if entry_id in contents]
                 return _is_against(lesson, operation, removed)
             advice = lesson.reflection.correct_approach
-            is_said = advice != lesson.text and same_lesson(operation.content, advice)
-            return is_said and not is_padded(operation.content, advice)
+            return advice != lesson.text and says(operation.content, advice)
 
         # By reflection, because the words of a long one are remembered only for a while.
         for lesson in self.lessons:

@@ -1,8 +1,8 @@
 """Whether a text says a lesson: yes, no, or a model has to be asked; pure.
 
-A wrong yes loses a lesson, a missed one costs a line in a check call. So yes needs the same figures and the same
-negations and conditions on both sides, and then the same words in their order, or nearly the same meaning by
-embeddings. Where each side has a figure that the other lacks the answer is no, whatever words and embeddings say.
+A wrong yes loses a lesson, a missed one costs a line in a check call. So yes needs the same words, or nearly the same
+meaning by embeddings with the same figures, negations and exceptions on both sides. Where each side has a figure that
+the other lacks the answer is no, whatever embeddings say.
 """
 
 from collections import Counter, defaultdict
@@ -58,7 +58,7 @@ def judge(
     score = _share(text, lesson) if cosine is None else cosine
     if _has_other_figures(text, lesson):
         return Judgement("no", score, by)
-    if _says(text, lesson):
+    if says(text, lesson):
         return Judgement("yes", 1.0, "words")
     if cosine is not None and cosine >= thresholds.meaning and may_be_told_by_meaning(text, lesson):
         return Judgement("yes", cosine, "meaning")
@@ -155,7 +155,7 @@ class Statements:
         }
 
 
-def _says(text: str, lesson: str) -> bool:
+def says(text: str, lesson: str) -> bool:
     """Return whether a text says a lesson in its words, and no others.
 
     Others could be advice that nobody gave, which must not ride on the support of the lesson.
