@@ -1,7 +1,8 @@
 """The same life with an attacker who is revoked, and without him from the start: agents are shown the same.
 
 The curator obeys the attacker, and else puts down what reflections say, word for word; so nothing is left open that
-only a model could answer. A life depends on its seed alone. Nothing here knows how a revocation works.
+only a model could answer, unless batches overlap: then they have read an earlier version, though a person may have
+taken it back since. A life depends on its seed alone. Nothing here knows how a revocation works.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -15,16 +16,24 @@ from combee.core.playbook import executing, versions
 from combee.core.playbook.lineage import evidence
 from combee.core.playbook.lineage.recomputing import Recomputation, Recomputed
 from combee.core.playbook.versions import empty
+from combee_schemas.plan import Probation
 from combee_schemas.playbook import Playbook
+from combee_schemas.reflection import Reflection
 from combee_schemas.scan import OperationKind
 from support.playbooks import ADD, MERGE, REMOVE, UPDATE, command, update_of
 from support.playbooks import op as edit
 from support.teaching import PUBLIC, TEAM, Teaching, op
 
-SEEDS = range(120)
+SEEDS = range(80)
 STEPS = 7
 LAB: Mapping[str, Any] = {"trust": "lab"}
 TWO: Mapping[str, Any] = {**PUBLIC, "colluders": 1}
+RULES: Mapping[str, Mapping[str, Any]] = {
+    "team": TEAM,
+    "waits": {**TEAM, "probation": Probation(reflections=2)},
+    "public": TWO,
+    "lab": LAB,
+}
 LESSONS = (
     "Escalate refunds above the limit to a supervisor",
     "Escalate refunds above the limit to a manager within a day",
@@ -46,6 +55,23 @@ class Life(Teaching):
 
     attackers: list[str] = field(default_factory=list)
     """The reflections of the attacker."""
+    overlaps: bool = False
+    """Whether batches may have read an earlier version."""
+    said: dict[int, Reflection] = field(default_factory=dict)
+    """By offset."""
+
+    def teach(self, *operations: Mapping[str, Any], base: Playbook | None = None) -> None:
+        """Learn from what was said, if anything, and from what is to be asked about again."""
+        self.said |= {int(one.reflection_id[2:]): one for one in self.batch}
+        if self.batch:
+            self.learn(*operations, base=base)
+        self.ask_again()
+
+    def ask_again(self) -> None:
+        """Learn from what is to be asked about again."""
+        while again := sorted({asked.offset for asked in self.playbook.again}):
+            self.batch = [self.said[offset] for offset in again]
+            self.learn(reason="revoke")
 
     def taken(self, kind: str, *, target: Playbook | None = None, **fields: Any) -> None:
         """Carry out a person's command."""
@@ -63,8 +89,9 @@ class Life(Teaching):
             now_ms=0,
             recomputed=recomputed,
         )
-        assert not self.playbook.again
+        assert self.overlaps or not self.playbook.again
         self.past.append((self.playbook, None))
+        self.ask_again()
 
     def recomputed(self, version: Playbook, barred: Playbook) -> Recomputed:
         """Return a version without what is revoked."""
@@ -99,8 +126,11 @@ class Life(Teaching):
         self.past.append((self.playbook, made))
 
 
-def teach(among: Life, without: Life, random: Random) -> None:
-    """Let everybody say something; the attacker wishes for operations on any entries, others for his removal."""
+def teach(among: Life, without: Life, random: Random, read: tuple[Playbook | None, Playbook | None]) -> None:
+    """Let everybody say something; the attacker wishes for operations on any entries, others for his removal.
+
+    ``read``: the versions that the two batches read.
+    """
     shown, operations = sorted(among.shown()), list[Mapping[str, Any]]()
     said = [(random.choice(LESSONS), source) for source in "abcd" for _ in range(random.choice([0, 0, 1, 2]))]
     said += [(random.choice(LESSONS), source) for source in "abcd"[: random.choice([0, 4])]]
@@ -121,8 +151,8 @@ def teach(among: Life, without: Life, random: Random) -> None:
             ids = map(among.id_of, random.sample(shown, count))
             content = "" if kind == "REMOVE" else lesson
             operations.append({**op(kind, content, *ids), "sources": [number]})
-    among.learn(*operations) if among.batch else None
-    without.learn() if without.batch else None
+    among.teach(*operations, base=read[0])
+    without.teach(base=read[1])
 
 
 def write(among: Life, without: Life, random: Random, step: int) -> None:
@@ -143,7 +173,7 @@ def correct(among: Life, without: Life, random: Random, step: int) -> None:
     for life in (among, without):
         ids = [life.id_of(of)] if both else []
         life.say(content, "abcd", harmful=ids)
-        life.learn(*(op(kind, "" if kind == "REMOVE" else content, entry_id) for entry_id in ids))
+        life.teach(*(op(kind, "" if kind == "REMOVE" else content, entry_id) for entry_id in ids))
 
 
 def replace(among: Life, without: Life) -> None:
@@ -162,10 +192,13 @@ def unite(among: Life, without: Life, random: Random) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("rules", [TEAM, TWO, LAB], ids=["team", "public", "lab"])
-def test_who_is_revoked_leaves_what_would_be_there_without_him(rules: Mapping[str, Any], seed: int) -> None:
+@pytest.mark.parametrize("overlaps", [False, True], ids=["", "and batches overlap"])
+@pytest.mark.parametrize("rules", RULES)
+def test_who_is_revoked_leaves_what_would_be_there_without_him(
+    rules: str, seed: int, *, overlaps: bool
+) -> None:
     random = Random(seed)
-    among, without = Life(rules=rules), Life(rules=rules)
+    among, without = Life(rules=RULES[rules], overlaps=overlaps), Life(rules=RULES[rules], overlaps=overlaps)
     at = list[tuple[Playbook, Playbook]]()
     for step in range(STEPS):
         choice = random.choice(["teach"] * 6 + ["correct", "revoke", "rollback", "write", "replace", "unite"])
@@ -183,7 +216,8 @@ def test_who_is_revoked_leaves_what_would_be_there_without_him(rules: Mapping[st
         elif choice == "unite":
             unite(among, without, random)
         else:
-            teach(among, without, random)
+            is_late = overlaps and len(at) > 1 and random.random() < 0.4
+            teach(among, without, random, at[-2] if is_late else (None, None))
         if among.past and without.past:
             at.append((among.playbook, without.playbook))
     among.revoke(among.attackers, "source:x")
