@@ -17,8 +17,9 @@ MARK = re.compile(
 """A mark on a line of its own, with any indent."""
 COMMENT = re.compile("<(?=!--)")
 """Matches a comment in a playbook's text, which agents wrote: it could form a mark or hide the text after it."""
-IMPORT = re.compile(r"(?<!\w)@(?=\S)|@(?=[~./\\])")
-"""Matches an import of a file by coding agents; e-mail addresses do not match."""
+IMPORT = re.compile(r"(?<![^\W_])@(?=\S)|@(?=[~./\\]|[^\s@]*@)")
+"""Matches an import of a file by coding agents, also in emphasis or behind an address; e-mail addresses do not
+match."""
 CODE_FENCE = re.compile(r"(?P<indent>[ \t]*)(?P<marks>`{3,}+(?!.*`)|~{3,})(?P<info>.*)", re.DOTALL)
 """A line that begins or ends a block of code (CommonMark 0.31, 4.5)."""
 LINE_END = re.compile(rb"\r\n|\r|\n")

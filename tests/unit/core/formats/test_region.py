@@ -112,6 +112,7 @@ def test_no_text_of_a_playbook_closes_its_region(forged: str) -> None:
         "a@/etc/passwd",
         "`@/etc/passwd",
         "@\\\\host\\share",
+        "_@notes.md_",
     ],
 )
 def test_no_text_of_a_playbook_names_a_file_that_is_read_in_its_place(text: str) -> None:
@@ -133,6 +134,10 @@ def test_no_entry_runs_a_command_where_a_skill_is_read(text: str) -> None:
 
 def test_an_address_of_e_mail_is_no_file() -> None:
     assert b"Write to jane@example.com." in updated(b"", saying("Write to jane@example.com."))
+
+
+def test_nothing_behind_an_address_of_e_mail_is_a_file() -> None:
+    assert b"jane&#64;example.com@notes.md" in updated(b"", saying("jane@example.com@notes.md"))
 
 
 def test_no_text_of_a_playbook_hides_what_follows_in_a_comment_or_in_code() -> None:
