@@ -9,15 +9,22 @@ from typing import Any
 import pytest
 
 from combee.adapters.ports import FatalError, Outgoing
+from combee.assembly.backends import known_sources
+from combee.assembly.local.keys import known_here
 from combee.cli.learn import verb
 from combee.cli.learn.learning import Learning
 from combee.cli.learn.run import LearnOptions
+from combee.cli.replay.recorded import recording
+from combee.cli.replay.variant_run import RunResult, VariantRun
+from combee.cli.replay.variants import Job, _planned
 from combee.core.formats.intake import Item, Sample
-from combee.core.names.sources import UNPROVEN, KnownSources, Signer, secret_proof, with_secret
+from combee.core.names.sources import UNPROVEN, KnownSources, Signer, declared, secret_proof, with_secret
 from combee.core.playbook.comparison import compare
+from combee.core.playbook.shown import shown
 from combee.core.playbook.versions import empty
 from combee.dashboard.views.entries import entry_list
 from combee.gateway.values import as_row
+from combee.process.settings.loading import load_settings
 from combee.process.worker.provenance import Provenance
 from combee_schemas import topics
 from combee_schemas.base import Source
@@ -205,3 +212,49 @@ async def test_what_is_learned_from_a_file_is_its_sources_also_what_an_agent_ans
     for record in (answered, said):
         effective = KNOWN.effective(record.topic, record.value or b"", record.headers, Source(name="shop"))
         assert effective.source == Source(name="shop", proven="secret")
+
+
+def test_sources_count_in_a_replay_as_they_have_counted(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Beside 'combee up --keys' a replay took all proofs for forged: no variant of a public playbook had entries."""
+    monkeypatch.setenv("COMBEE_DATA_DIR", str(tmp_path))
+    secrets = [run_json("key", name, "--kafka")["lines"][1].partition("=")[2] for name in ("lab", "shop")]
+    known = Provenance(known_sources(known_here(load_settings())))
+    rules: dict[str, Any] = {"trust": "public", "colluders": 1}
+    deployment = Deployment(batch_size=2, provenance=known, **rules)
+    use_log(monkeypatch, deployment.log)
+    jobs: list[Job] = []
+
+    async def learn() -> None:
+        async with deployment.running():
+            for name, secret in zip(("lab", "shop"), secrets, strict=True):
+                signer = Signer(name=name, secret=secret.encode())
+                lesson = reflection(1, key_insight="Ask for the receipt")
+                await deployment.log.produce(declared(lesson, signer))
+            await deployment.until(lambda: ledger.applied(deployment.log) == 2)
+
+    async def planned(job: Job) -> None:
+        jobs.append(job)
+
+    async def replay(job: Job) -> Playbook:
+        original = await recording(deployment.log, NAME, job.range)
+        (run,) = [run async for run in _planned(job, deployment.log, original)]
+        shadow = Provenance(known_sources(run.settings.sources))
+        target = Deployment(batch_size=100, max_wait_s=1e9, provenance=shadow, **rules)
+        done = RunResult(variant=run.variant, seed=0, prefix="x", batches=run.batches)
+        async with target.running():
+            await VariantRun(deployment.log, target.log, NAME, timeout_s=20).run(done, None)
+        return ledger.latest(target.log)
+
+    asyncio.run(learn())
+    verb = ("replay", NAME, "--to", "x", "--simulated", "--variant", "same")
+    with monkeypatch.context() as caught:
+        caught.setattr("combee.cli.replay.verb.replay_variants", planned)
+        run(*verb)
+    original, same = ledger.latest(deployment.log), asyncio.run(replay(jobs[0]))
+    assert [one.content for one in shown(original).entries] == ["Ask for the receipt"]
+    assert [one.sources for one in shown(same).entries] == [one.sources for one in shown(original).entries]
+    assert "count as unproven" not in run(*verb).stderr
+    (tmp_path / "sources.toml").unlink()
+    assert "1 of lab, 1 of shop count as unproven" in " ".join(run(*verb).stderr.split())

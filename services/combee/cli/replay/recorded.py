@@ -1,5 +1,6 @@
 """The retained input of a playbook's learning, which variants replay."""
 
+from collections import Counter
 from collections.abc import AsyncGenerator, Collection, Sequence
 from dataclasses import dataclass, field
 
@@ -7,15 +8,15 @@ from combee.adapters.clock import moment
 from combee.adapters.ports import FatalError, Log, Outgoing, Record
 from combee.core.log.replaying.selection import Selection
 from combee.core.log.replaying.steps import Arrival
+from combee.core.names.sources import NOBODY, UNPROVEN, KnownSources, counted_name
 from combee.core.playbook.shown import needless_bytes
 from combee.core.playbook.trust import barred_sources, names_counted
 from combee.log.history import History, messages, partition_of
 from combee_schemas import topics
 from combee_schemas.base import playbook_of
-from combee_schemas.batch import Batch, Member
+from combee_schemas.batch import Batch
 from combee_schemas.playbook import Playbook
 from combee_schemas.records import IDENTITY_HEADER
-from combee_schemas.reflection import Reflection
 
 READ_CHUNK = 500
 """Maximum number of records read in one call."""
@@ -44,6 +45,8 @@ class Recording:
     """Versions of the range's batches; only the last has its entries."""
     commands: int = 0
     """Number of versions in between that people made, which a variant does not repeat."""
+    unproven: Counter[str] = field(default_factory=Counter)
+    """Number of reflections by source whose proof nothing known here checks: copied they count as unproven."""
 
 
 def check_replayable(name: str) -> None:
@@ -61,8 +64,16 @@ def check_replayable(name: str) -> None:
         )
 
 
-async def recording(log: Log, name: str, wanted: Range, without: Sequence[Selection] = ()) -> Recording:
+async def recording(
+    log: Log,
+    name: str,
+    wanted: Range,
+    without: Sequence[Selection] = (),
+    known: KnownSources = NOBODY,
+) -> Recording:
     """Return a range's recording; ``without`` excludes reflections, and then all that is revoked today, too.
+
+    ``known``: what proves sources where the copies are read.
 
     Raises
     ------
@@ -96,7 +107,7 @@ async def recording(log: Log, name: str, wanted: Range, without: Sequence[Select
     read.commands = len(made_by_people)
     if without:
         without = (*without, *(Selection("source", source) for source in sources))
-    await _arrivals(log, name, wanted, without, read, revoked if without else ())
+    await _arrivals(log, name, wanted, without, read, revoked if without else (), known)
     if not read.arrivals:
         raise FatalError(f"no reflection that counted for {name} is in that range")
     kept = {arrival.sequence for arrival in read.arrivals}
@@ -114,6 +125,7 @@ async def _arrivals(
     without: Sequence[Selection],
     read: Recording,
     gone: Collection[str],
+    known: KnownSources,
 ) -> None:
     source = await partition_of(log, topics.REFLECTIONS, name)
     places = {
@@ -132,27 +144,26 @@ async def _arrivals(
         raise FatalError(_expired(first, since_ms, len(places) - len(kept)))
     async for record in records_at(log, name, kept):
         member, plan = places[record.offset]
-        reflection, names = _counted(record, member), names_counted(plan.settings)
+        reflection, names = topics.REFLECTIONS.read_or_none(record), names_counted(plan.settings)
         if reflection is None or member.reflection_id in gone:
             continue
-        if any(rule.matches(reflection, plan.closed_at_ms, names) for rule in without):
+        counted = {"reflection_id": member.reflection_id, "source": member.source}
+        counts = reflection.model_copy(update=counted)
+        if any(rule.matches(counts, plan.closed_at_ms, names) for rule in without):
             continue
+        copied = known.effective(record.topic, record.value or b"", record.headers, reflection.source)
+        owner = counted_name(member.source, names)
+        if owner not in {UNPROVEN, counted_name(copied.source, names)}:
+            read.unproven[owner] += 1
         read.arrivals.append(
             Arrival(
                 offset=record.offset,
                 reflection_id=member.reflection_id,
                 at_ms=record.timestamp_ms,
-                size=len(record.value or b"") - needless_bytes(reflection, name),
+                size=len(record.value or b"") - needless_bytes(counts, name),
                 sequence=plan.sequence,
             )
         )
-
-
-def _counted(record: Record, member: Member) -> Reflection | None:
-    """Return a reflection with the id and the source under which it counted, None if unreadable."""
-    reflection = topics.REFLECTIONS.read_or_none(record)
-    counted = {"reflection_id": member.reflection_id, "source": member.source}
-    return reflection and reflection.model_copy(update=counted)
 
 
 def _expired(first: int, since_ms: int | None, count: int) -> str:

@@ -10,7 +10,7 @@ from rich.progress import Progress, TaskID
 from combee.adapters.clock import SystemClock
 from combee.adapters.ports import FatalError, LanguageModel, Log
 from combee.assembly.answerers import answerer, evaluation_caps
-from combee.assembly.backends import connection, create_topics, opened
+from combee.assembly.backends import connection, create_topics, known_sources, opened
 from combee.assembly.local.preflight import check
 from combee.cli.playbook.lookup import find_version
 from combee.cli.replay.recorded import Range, Recording, recording
@@ -32,6 +32,7 @@ from combee.core.log.replaying.steps import (
     median_staleness_s,
 )
 from combee.core.log.replaying.variant import Variant
+from combee.core.names.sources import sources_text
 from combee.log.evaluation.evaluator import Evaluated, Evaluator
 from combee.log.reports.replay import Replayed, RunReport, run_report
 from combee.process.settings.loading import Settings, load_settings
@@ -128,11 +129,22 @@ async def _planned(job: Job, log: Log, original: Recording) -> AsyncIterator[_Ru
     usage, now = spent(original.versions), as_configured(last)
     recorded = {"playbook_tokens": last.playbook_tokens, "embedding_model": last.embeddings}
     beyond = {name: value for name, value in recorded.items() if value}
-    here = {"bootstrap_servers": job.settings.kafka.bootstrap_servers, **_model(job.settings)}
+    sources = job.settings.sources
+    here = {
+        "bootstrap_servers": job.settings.kafka.bootstrap_servers,
+        "sources_file": sources.sources_file,
+        **_model(job.settings),
+    }
     unchanged = load_settings(**{**here, **now, **beyond})
     for variant in job.variants:
         rules = [*job.without, *map(Selection.parse, variant.without)]
-        arrivals = (await recording(log, job.name, job.range, rules)).arrivals if rules else original.arrivals
+        kept = await recording(log, job.name, job.range, rules, known_sources(sources))
+        if kept.unproven:
+            remark(
+                f"variant {variant.name}: {sources_text(kept.unproven)} count as unproven, because no file"
+                " that COMBEE_SOURCES_FILE names proves them now"
+            )
+        arrivals = kept.arrivals
         changed = load_settings(**{**here, **now, **beyond, **variant.settings})
         is_needless = _is_needless(variant, arrivals, original, changed, unchanged)
         for seed in job.seeds:
