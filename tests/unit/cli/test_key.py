@@ -10,6 +10,8 @@ import pytest
 from combee.assembly.backends import known_sources
 from combee.assembly.local.admin_key import admin_key
 from combee.assembly.local.keys import known_here, with_keys
+from combee.assembly.local.stack import StackOptions, child_environment
+from combee.cli.shared.settings import deployed_settings
 from combee.core.names.sources import MAX_KEY_NAME, secret_proof
 from combee.gateway.access.keys import keyring
 from combee.process.settings.loading import load_settings
@@ -128,6 +130,13 @@ def test_what_proves_sources_here_is_the_configured_file_or_this_user_s_or_none(
     assert known_here(load_settings(sources_file=own)).sources_file == own
     monkeypatch.setitem(sys.modules, "platformdirs", None)
     assert known_here(load_settings()).sources_file is None
+
+
+def test_services_that_a_command_starts_prove_sources_by_the_same_file(tmp_path: Path) -> None:
+    """What waited when 'combee up --keys' ended was unproven for good once 'combee learn' had batched it."""
+    lines("shop", "--kafka")
+    options = StackOptions(settings=deployed_settings(), bootstrap_servers="broker:1", folder=tmp_path)
+    assert child_environment(options)["COMBEE_SOURCES_FILE"] == str(tmp_path / "data" / "sources.toml")
 
 
 def test_with_keys_everybody_needs_one_and_the_admin_has_one() -> None:

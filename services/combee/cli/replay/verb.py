@@ -13,7 +13,6 @@ from combee.adapters.ports import Log
 from combee.assembly.answerers import held_out
 from combee.assembly.backends import connection, create_topics, opened
 from combee.assembly.local.deployment import beside, deployment
-from combee.assembly.local.keys import known_here
 from combee.assembly.local.preflight import check, model_flag, uses_stand_in
 from combee.cli.evaluate import stand_in
 from combee.cli.playbook.files import read_text
@@ -131,7 +130,6 @@ def replay(
     """
     flag = model_flag(simulated=simulated, model=model)
     settings = deployed_settings(bootstrap_servers=bootstrap_servers, model=flag, eval_questions=questions)
-    settings = replace(settings, sources=known_here(settings))
     if to == settings.kafka.topic_prefix:
         raise typer.BadParameter("--to is the prefix that is replayed: choose another")
     given = (without, from_version, versions, offsets, since, until, questions, sim_option, plot_file)

@@ -10,7 +10,6 @@ from combee.adapters.clock import SystemClock
 from combee.adapters.ports import Clock, FatalError, Log
 from combee.assembly.backends import known_sources
 from combee.assembly.local import publisher
-from combee.assembly.local.keys import known_here
 from combee.cli.playbook.lookup import missing_playbook
 from combee.cli.shared.console import confirmed, remark
 from combee.cli.shared.log import open_log
@@ -83,7 +82,7 @@ async def carry_out(
             log,
             SystemClock(),
             embeds=settings.model.embedding_model is not None,
-            known=lambda: known_sources(known_here(settings)),
+            known=lambda: known_sources(settings.sources),
         )
         try:
             prepared = await decide(log, commands)

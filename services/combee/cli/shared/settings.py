@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from combee.adapters.ports import ConfigurationError
+from combee.assembly.local.keys import known_here
 from combee.cli.shared.console import remark
 from combee.process.running import Running, running, sole, user_data_dir
 from combee.process.settings.loading import Settings, environment, load_settings
@@ -12,7 +13,7 @@ REMEDY = "name one with COMBEE_DATA_DIR, COMBEE_TOPIC_PREFIX or COMBEE_GATEWAY_U
 
 
 def deployed_settings(**flags: object) -> Settings:
-    """Return the settings of ``of_running``, and tell which deployment was found.
+    """Return the settings of ``of_running``, with what proves sources here, and tell which deployment was found.
 
     Raises
     ------
@@ -22,7 +23,7 @@ def deployed_settings(**flags: object) -> Settings:
     settings, found = of_running(load_settings(**flags))
     if found is not None:
         remark(f"using {found.named}")
-    return settings
+    return replace(settings, sources=known_here(settings))
 
 
 def of_running(settings: Settings) -> tuple[Settings, Running | None]:
