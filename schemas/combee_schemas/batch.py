@@ -9,8 +9,10 @@ from combee_schemas.marks import Name, ReflectionOffset, Text
 from combee_schemas.plan import Plan
 
 
-class Member(Value):
+class Member(Sparse):
     """A reflection of the batch: its offset in ``reflections``, its id, its dead-letter attempt, and its run."""
+
+    UNWRITTEN = ("erased",)
 
     offset: ReflectionOffset
     reflection_id: Id
@@ -18,6 +20,8 @@ class Member(Value):
     score: Score = Field(default_factory=dict)
     success: bool | None = None
     source: Source | None = None
+    erased: bool = False
+    """Whether its run was forgotten: a lesson of several runs goes with the last of them."""
 
 
 class Cluster(Value):

@@ -1,7 +1,7 @@
 """What is forgotten is nowhere any more, nothing brings it back, and the ledger balances and says so."""
 
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,6 @@ from combee.log.archive.file import ArchiveReader
 from combee.log.inspection.audit import audit
 from combee_schemas import topics
 from combee_schemas.command import Command
-from combee_schemas.erasure import Erasure
 from combee_schemas.model import Prompt
 from combee_schemas.outcome import Outcome, OutcomeStatistics
 from combee_schemas.playbook import Label
@@ -190,6 +189,25 @@ async def test_one_run_is_forgotten_after_another(tmp_path: Path) -> None:
         log = new
     for batch in ledger.batches(log):
         assert len({member.offset for member in batch.members}) == len(batch.members)
+
+
+async def test_what_two_runs_taught_goes_with_the_last_of_them(tmp_path: Path) -> None:
+    """They are forgotten by a command each, and another run in between."""
+    deployment = Deployment(batch_size=4)
+    async with deployment.running() as running:
+        said = {1: ZEBULON, 2: ZEBULON, 3: "lesson 3", 4: "lesson 4"}
+        await running.log.produce(*(outgoing(reflection(n, key_insight=text)) for n, text in said.items()))
+        await running.until(lambda: ledger.applied(running.log) == 4)
+        await running.until(lambda: not ledger.behind(running.log))
+    log = deployment.log
+    for number in (2, 3, 1):
+        assert ZEBULON in {entry.content for entry in ledger.latest(log).entries}
+        new, selector = new_log(), Selector(rules=(Selection("id", f"r-{number}"),), kind="trace")
+        await forgotten(log, new, tmp_path, replace(wish(selector), erasure_id=f"e-{number}"))
+        assert (await audit(new)).violations == ()
+        log = new
+    assert not any(b"Zebulon" in raw for raw in everything(log))
+    assert lessons([4]) == {entry.content for entry in ledger.latest(log).entries}
 
 
 REFUND = "Refund within 30 days when the receipt is there"
@@ -543,25 +561,6 @@ async def test_what_only_an_archive_knows_of_a_run_is_still_known_to_a_second_at
         with ArchiveReader(copy) as archive:
             assert not any(names_subject((r.key or b"") + (r.value or b"")) for r in archive.records())
         assert sorted(left_in(tmp_path)) == [file.name, copy.name]
-
-
-async def test_if_archives_were_replaced_at_once_a_second_attempt_would_leave_the_lesson(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = tmp_path / "a.archive"
-    await archived((await lived()).log, file)
-    old, new, rewritten = await _expired(file), new_log(), forgetting._rewritten
-
-    def at_once(*given: Any, replace: Sequence[Path]) -> Sequence[Erasure]:
-        erasures = rewritten(*given, replace=replace)
-        forgetting._replace(replace)
-        return erasures
-
-    monkeypatch.setattr(forgetting, "_rewritten", at_once)
-    with pytest.raises(CrashError):
-        await forgotten(old, new, tmp_path, wish(), CrashFailpoint(point="after creating restoring"), [file])
-    await forgotten(old, new, tmp_path, wish(), None, [file])
-    assert any(b"lesson of named-in-task" in raw for raw in everything(new))
 
 
 async def _expired(file: Path) -> MemoryLog:

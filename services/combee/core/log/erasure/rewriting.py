@@ -69,9 +69,9 @@ class Rewriter:
     def prepare(self, batch: Batch, partition: int) -> None:
         """Read a manifest: records with its hash, and its reflections, may precede it."""
         self.identities.add(batch, partition)
-        raw = encode(batch)
-        if self._is_touched(raw):
-            after = self._batch(self._scrubbed(batch))
+        marked = self._marked(batch)
+        if marked is not batch or self._is_touched(encode(batch)):
+            after = self._batch(self._scrubbed(marked))
             if after.plan.sha256 != batch.plan.sha256:
                 self._plans[batch.plan.batch_id] = after.plan.sha256
 
@@ -158,6 +158,8 @@ class Rewriter:
                 after = self._update(message)
             case CanaryStatistics():
                 after = self._canary(message)
+            case Batch():
+                after = self._marked(message)
         after = self._planned_anew(after)
         if after is not message or self._is_touched(raw):
             after = self._scrubbed(after)
@@ -289,6 +291,15 @@ class Rewriter:
                 "waiting": tuple(caller for caller in statistics.waiting if caller[0] not in gone),
             }
         )
+
+    def _marked(self, batch: Batch) -> Batch:
+        """Return a manifest that tells which runs are erased, since nothing else will."""
+        erased = self.runs.of(batch.plan.playbook)
+        members = tuple(
+            member.model_copy(update={"erased": True}) if member.reflection_id in erased else member
+            for member in batch.members
+        )
+        return batch if members == batch.members else batch.model_copy(update={"members": members})
 
     def _batch(self, batch: Batch) -> Batch:
         """Return a manifest with the seed and hash of its members' new names."""

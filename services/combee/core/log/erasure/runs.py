@@ -148,7 +148,7 @@ class Runs:
             *(
                 member.reflection_id
                 for member in (*batch.members, *batch.dropped)
-                if member.reflection_id in derived or self._is_meant(batch, member, selector)
+                if member.erased or member.reflection_id in derived or self._is_meant(batch, member, selector)
             ),
         )
 

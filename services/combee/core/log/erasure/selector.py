@@ -46,6 +46,7 @@ _BLANK = re.compile(
 """Matches separators of words other than spaces: markup, line prefixes (quotations, comments), blank letters."""
 _QUOTES = frozenset(" *_~`\"'‘’“”«»|│")
 """Characters other than spaces that may separate the words of a name: emphasis, quotation marks and cell borders."""
+_MARK = re.compile(r"erased-[0-9a-f]{12}")
 _NOT_IN_NAMES = (re.compile(r"[^\w.-]+"), re.compile(r"[\W_]+"))
 """Patterns of characters that labels and branches cannot have, and of those between words."""
 
@@ -241,6 +242,8 @@ class Marker:
     """Random secret of one run of ``combee forget``, stored nowhere."""
 
     def __call__(self, text: str) -> str:
-        """Return the placeholder of a text."""
+        """Return the placeholder of a text; one of an earlier erasure stays."""
+        if _MARK.fullmatch(text):
+            return text
         normal = comparable(text).encode(errors="replace")
         return f"erased-{blake2b(normal, key=self.secret, digest_size=6).hexdigest()}"
