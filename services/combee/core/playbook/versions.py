@@ -399,13 +399,16 @@ def _ever_smaller(version: Playbook) -> Iterator[Playbook]:
     links of entries that wait, and long ids of reflections that support them; the other changes; section headers
     without entries; evidence of rejected lessons; names of the sources that an entry helped or harmed; ids of
     reflections that support what waits, and names of the sources that support what agents are shown; names of those
-    that support what waits, which would wait for ever without them.
+    that support what waits, which would wait for ever without them. A rollback stays whole: from it follows which
+    version this one began with.
     """
     yield version
-    bare = tuple(change.model_copy(update={"detail": ""}) for change in version.changes)
-    yield (version := version.model_copy(update={"changes": bare}))
-    effects = tuple(change for change in bare if change.kind not in WITHOUT_EFFECT)
-    yield (version := version.model_copy(update={"changes": effects}))
+    begun = tuple(change for change in version.changes if change.kind == "rollback")
+    others = (change for change in version.changes if change.kind != "rollback")
+    bare = tuple(change.model_copy(update={"detail": ""}) for change in others)
+    yield (version := version.model_copy(update={"changes": (*begun, *bare)}))
+    left = tuple(change for change in bare if change.kind not in WITHOUT_EFFECT)
+    yield (version := version.model_copy(update={"changes": (*begun, *left)}))
     for kept in (EVIDENCE_KEPT, 5, 1, 0):
         entries = tuple(
             entry.model_copy(update={"evidence": _last(entry.evidence, kept)}) for entry in version.entries
@@ -423,9 +426,9 @@ def _ever_smaller(version: Playbook) -> Iterator[Playbook]:
         for entry in version.entries
     )
     yield (version := version.model_copy(update={"entries": entries}))
-    while version.changes:
-        left = _last(version.changes, len(version.changes) // 2)
-        yield (version := version.model_copy(update={"changes": left}))
+    while left:
+        left = _last(left, len(left) // 2)
+        yield (version := version.model_copy(update={"changes": (*begun, *left)}))
     yield (version := version.model_copy(update={"sections": ()}))
     for kept in (5, 1, 0):
         barred = tuple(

@@ -1,6 +1,7 @@
 """Versions from updates and commands: bookkeeping, size, what left, whole histories."""
 
 import ast
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from combee.core.playbook import executing, versions
+from combee.core.playbook.lineage.evidence import began_with
 from combee.core.playbook.lineage.rejecting import without_entries
 from combee.core.playbook.trust import Rejections
 from combee.core.playbook.versions import empty
@@ -193,6 +195,17 @@ def test_a_version_too_large_for_a_record_gives_up_details_and_evidence_but_no_e
     assert [e.content for e in fitted.entries] == [e.content for e in many]
     assert all(e.evidence_count == 20 for e in fitted.entries)
     assert all(e.evidence for e in fitted.entries)
+
+
+@pytest.mark.parametrize("fields", [{"evidence_count": 20}, {"helped": tuple(f"{n:080}" for n in range(10))}])
+def test_a_version_too_large_for_a_record_says_to_which_one_it_goes_back(fields: Mapping[str, Any]) -> None:
+    """Without it a revocation followed the versions that were rolled back, and brought back what these said."""
+    ids = tuple(f"r-{n}-{'x' * 180}" for n in range(20))
+    many = tuple(entry(f"calc-{n:05d}", f"lesson {n}", evidence=ids, **fields) for n in range(1_100))
+    target = BASE.model_copy(update={"version": 2, "entries": many})
+    fitted = versions.fitted(after_command(command("rollback", version=2), target=target))
+    assert decode(encode(fitted), Playbook) == fitted
+    assert began_with(fitted) == ("p", 2)
 
 
 def test_a_version_too_large_for_a_record_gives_up_retired_entries_too() -> None:
