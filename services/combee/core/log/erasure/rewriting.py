@@ -220,6 +220,8 @@ class Rewriter:
         return self._text("\n".join(map(self._text, text.split("\n"))))
 
     def _change(self, change: Change, gone: set[str], version: Playbook) -> Change:
+        if change.kind == "rollback":
+            return change  # Combee's words, from which it follows which version this one began with
         # Where ids leave a quotation no room to be recognised, they tell whose it is.
         is_cut = len(change.detail) == MAX_DETAIL_CHARS
         is_theirs = is_cut and self.runs.has(version.name, _BETWEEN_IDS.split(change.detail))
