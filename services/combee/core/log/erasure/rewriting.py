@@ -7,7 +7,7 @@ its entries but the erased ones.
 
 import re
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -164,6 +164,8 @@ class Rewriter:
         if after is not message or self._is_touched(raw):
             after = self._scrubbed(after)
             after = self._batch(after) if isinstance(after, Batch) else after
+        if isinstance(message, Playbook) and isinstance(after, Playbook):
+            after = _with_rollbacks(after, message.changes)
         return raw if after == message else encode(after)
 
     def _is_touched(self, raw: bytes) -> bool:
@@ -220,8 +222,6 @@ class Rewriter:
         return self._text("\n".join(map(self._text, text.split("\n"))))
 
     def _change(self, change: Change, gone: set[str], version: Playbook) -> Change:
-        if change.kind == "rollback":
-            return change  # Combee's words, from which it follows which version this one began with
         # Where ids leave a quotation no room to be recognised, they tell whose it is.
         is_cut = len(change.detail) == MAX_DETAIL_CHARS
         is_theirs = is_cut and self.runs.has(version.name, _BETWEEN_IDS.split(change.detail))
@@ -324,3 +324,13 @@ class Rewriter:
 
     def _text(self, text: str) -> str:
         return self.marker(text) if text in self.runs.hidden or self.subjects.named_in(text) else text
+
+
+def _with_rollbacks(version: Playbook, changes: Sequence[Change]) -> Playbook:
+    """Return a version with the rollbacks among its recorded ``changes`` as they were.
+
+    They are Combee's words, and from them it follows which version this one began with.
+    """
+    both = zip(version.changes, changes, strict=True)
+    kept = tuple(was if was.kind == "rollback" else now for now, was in both)
+    return version if kept == version.changes else version.model_copy(update={"changes": kept})
