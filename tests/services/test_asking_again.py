@@ -1,12 +1,16 @@
 """What an operation rested on beside revoked reflections is asked about again: cut once, asked once, applied once."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from combee.adapters.memory import MemoryLog
 from combee.adapters.ports import PoisonError, TopicPartition
 from combee.cli.shared.sending import commands_on
+from combee.core.log.erasure.selector import Selector
+from combee.core.log.replaying.selection import Selection
 from combee.log.commands.playbook import PreparedCommand
 from combee.log.inspection.audit import audit
 from combee_schemas import topics
@@ -15,6 +19,7 @@ from combee_schemas.model import Prompt
 from combee_schemas.reflection import BulletTag
 from support import ledger
 from support.deployment import Deployment
+from support.forgetting import forgotten, wish
 from support.killed import killed_at_each_write
 from support.ledger import NAME, dead_letters, outgoing, reflection
 from support.models import ScriptedModel, together
@@ -129,6 +134,18 @@ async def test_what_is_left_waits_no_longer_once_its_reflections_have_expired() 
     async with deployment.running():
         await deployment.until(lambda: over(deployment))
     assert says(deployment) == [("lesson 5", {"r-5"})]
+
+
+async def test_the_others_are_asked_about_again_though_one_of_them_was_forgotten(tmp_path: Path) -> None:
+    deployment = await learned()
+    run = Selector(rules=(Selection("id", "r-2"),), kind="trace")
+    left = MemoryLog(deployment.clock, partitions=deployment.partitions, scan_partitions=3)
+    await forgotten(deployment.log, left, tmp_path, wish(run))
+    deployment.log = left
+    await revoke(deployment, "r-0", "r-1")
+    async with deployment.running():
+        await deployment.until(lambda: over(deployment))
+    assert says(deployment) == [("lesson 3 and lesson 4 and lesson 5", {"r-3", "r-4", "r-5"})]
 
 
 async def test_a_server_that_refuses_leaves_dead_letters_and_a_retry_teaches_them() -> None:

@@ -463,7 +463,7 @@ class _Prepared:
         """
         doubted = {place for _, mixed in self._doubtful for place in mixed.again}
         for entry_id, ids in waits.items() if learns(self.whole.barred) else ():
-            again = self._places([one for one in ids if one not in waited and not self._has_expired([one])])
+            again = self._places(self._retained(one for one in ids if one not in waited))
             if self.whole.asked.issuperset(again):
                 self.whole.pending |= dict.fromkeys(again)
             elif not doubted.issuperset(again):
@@ -478,8 +478,9 @@ class _Prepared:
             against = (ids for what, ids in behind if what and what in {conflict.entry_id, conflict.against})
             is_lost = self._differs(conflict.entry_id) or not self.gone.isdisjoint(chain(*against))
             if conflict.why == CONTRADICTS and is_lost:
-                left = (one for one in conflict.evidence if one not in self.gone)
-                yield from self._places([one for one in left if not self._has_expired([one])])
+                yield from self._places(
+                    self._retained(one for one in conflict.evidence if one not in self.gone)
+                )
 
     @property
     def _is_text(self) -> bool:
@@ -522,12 +523,13 @@ class _Prepared:
                 continue
             # Who claims to say what an entry said has its words from those who are revoked.
             is_own = n < len(claimed) or len(left) < len(operation.evidence)
-            again = self._places(left) if is_own or (rests_on_other and self._is_text) else ()
+            there = self._retained(left)
+            again = self._places(there) if is_own or (rests_on_other and self._is_text) else ()
             if again and self.whole.asked.issuperset(again):
                 self.whole.pending |= dict.fromkeys(again)
                 continue
             if rests_on_other or is_own:
-                lost = self._has_expired(left) or (bool(again) and not learns(self.whole.barred))
+                lost = bool(left and not there) or (bool(again) and not learns(self.whole.barred))
                 # A whole text that nobody can be asked about holds all that was learned until then.
                 stays = lost and self._is_text and not is_own
                 self._doubt(operation, () if stays else again, is_dropped=lost and not stays)
@@ -562,9 +564,10 @@ class _Prepared:
         entry = self.entries.get(self.placed.get(operation.content, ""))
         return entry is not None and same_lesson(entry.content, operation.content)
 
-    def _has_expired(self, ids: Collection[str]) -> bool:
+    def _retained(self, ids: Iterable[str]) -> tuple[str, ...]:
+        """Return the reflections that have not expired, and whose run was not forgotten."""
         first = self.whole.retained_from
-        return any(self._offsets.get(reflection_id, first) < first for reflection_id in ids)
+        return tuple(one for one in ids if self._offsets.get(one, first) >= first)
 
     def _places(self, ids: Collection[str]) -> tuple[Asked, ...]:
         """Return where reflections of the batch stand; nothing unless all are known."""
