@@ -27,10 +27,10 @@ from combee_schemas.model import Prompt
 from combee_schemas.outcome import Outcome, OutcomeStatistics
 from combee_schemas.playbook import Label
 from combee_schemas.reflection import Reflection
-from combee_schemas.scan import Update
+from combee_schemas.scan import Known, Update
 from combee_schemas.topics import AnyTopic
 from combee_schemas.trace import Trace
-from support import branches, ledger
+from support import branches, gates, ledger
 from support.archives import MemoryTopics, archived, contents, ledger_of, restored
 from support.clock import ManualClock
 from support.deployment import Deployment
@@ -38,7 +38,9 @@ from support.failpoints.points import CrashError, CrashFailpoint
 from support.forgetting import HONEST, SUBJECT, everything, forgotten, lived, names_subject, place, wish
 from support.ledger import NAME, lessons, outgoing, reflection
 from support.models import ScriptedModel, echo, items
+from support.playbooks import REMOVE, op
 from support.recorded_log import HALF_DONE, recorded
+from support.rows import each_row
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
 EVERYWHERE = {
@@ -116,6 +118,33 @@ async def test_a_rollback_does_not_bring_it_back_and_learning_goes_on(tmp_path: 
     assert lessons(range(100, 110)) <= {entry.content for entry in ledger.latest(new).entries}
     report = await audit(new)
     assert (report.violations, report.lost, report.applied) == ((), 0, HONEST + 10)
+
+
+@each_row("kind", ["rollback", "revoke"])
+async def test_what_an_erased_run_taught_beside_a_revoked_one_does_not_come_back(
+    tmp_path: Path, kind: str
+) -> None:
+    """Earlier versions rested on the revoked one, too, and kept the lesson: all that is made of them had it again."""
+    first, lesson = gates.deployment_with(), "a lesson"
+    repeats = gates.update(2, gates.add("another", "r-2"), gates.add("more", "r-3", "r-7"))
+    known = (Known(entry_id="misc-00001", evidence=("r-7",)),)
+    seen = tuple(one.model_copy(update={"covered": "words"}) for one in repeats.result.seen)
+    result = repeats.result.model_copy(update={"known": known, "seen": seen})
+    repeats = repeats.model_copy(update={"result": result})
+    taught = (gates.update(1, gates.add(lesson, "r-1")), repeats)
+    await gates.send(first, *taught, gates.command("revoke", reflection_ids=("r-1",), rules=("id:r-1",)))
+    deployment, run = Deployment(), Selection("id", "r-7")
+    deployment.log = new_log()
+    await forgotten(first.log, deployment.log, tmp_path, wish(Selector(rules=(run,), kind="trace")))
+    assert gates.contents(ledger.latest(deployment.log)) == ["another", "more"]
+    named = {"version": 3} if kind == "rollback" else {"reflection_ids": ("r-2",), "rules": ("id:r-2",)}
+    async with deployment.running(["publish"]):
+        await deployment.log.produce(
+            outgoing(gates.command("edit", "c-2", operations=[op(REMOVE, "", "misc-00003")])),
+            outgoing(gates.command(kind, "c-3", **named)),
+        )
+        await deployment.until(lambda: ledger.latest(deployment.log).version == 5)
+    assert lesson not in gates.contents(ledger.latest(deployment.log))
 
 
 async def test_ids_that_name_the_subject_and_what_is_derived_from_them_are_called_otherwise(

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from combee.core.log.erasure.runs import Runs
@@ -101,7 +100,7 @@ class Lessons:
                 self._wordings.setdefault(place, set()).add(said_digest(entry.content))
             if erased and entry.by_hand and not entry.evidence_count:
                 self._written.add((playbook_of(version.name), said_digest(entry.content)))
-            if erased and version.holds == "entries" and _may_rest_on(entry, erased):
+            if erased and version.holds == "entries" and self._may_be_taught(version.name, entry):
                 self._doubtful.append((version.name, entry))
             elif self.is_erased(version, entry):
                 self._forget(version.name, entry)
@@ -110,8 +109,8 @@ class Lessons:
 
     def _tell(self, line: str, what: tuple[str, str], evidence: Iterable[str]) -> None:
         if erased := self.runs.of(line):
-            for one in evidence:
-                (self._theirs if one in erased else self._others).add(what)
+            self._theirs.update(what for one in evidence if one in erased)
+            self._others.update(what for _ in self.runs.others(line, evidence))
 
     def settle(self) -> None:
         """Judge after everything was read; nothing may be added afterwards.
@@ -193,10 +192,15 @@ class Lessons:
         if entry.by_hand and (playbook_of(line), said_digest(entry.content)) in self._written:
             return False
         if has_all(entry):
-            return _rests_on(entry.evidence, self.runs.of(line))
+            return self.runs.has(line, entry.evidence) and not self.runs.others(line, entry.evidence)
         place = line, entry.id
         known = {place, *((playbook_of(line), said) for said in self._wordings.get(place, ()))}
         return not self._theirs.isdisjoint(known) and self._others.isdisjoint(known)
+
+    def _may_be_taught(self, line: str, entry: Entry) -> bool:
+        """Return whether only other records tell if an entry rests on erased runs alone."""
+        is_unknown = not has_all(entry) or entry.by_hand
+        return bool(entry.evidence_count) and is_unknown and not self.runs.others(line, entry.evidence)
 
     def _names(self, texts: Iterable[str]) -> bool:
         return any(map(self.selector.subjects.named_in, texts))
@@ -212,15 +216,6 @@ class Lessons:
             raise ErasureError(
                 "the name of a branch names the subject, and its playbook's does not: such a name cannot be forgotten"
             )
-
-
-def _may_rest_on(entry: Entry, erased: AbstractSet[str]) -> bool:
-    """Return whether only other records tell if an entry rests on erased runs alone."""
-    return (
-        bool(entry.evidence_count)
-        and (not has_all(entry) or entry.by_hand)
-        and frozenset(entry.evidence) <= erased
-    )
 
 
 def _rests_on(evidence: Iterable[str], erased: Iterable[str]) -> bool:

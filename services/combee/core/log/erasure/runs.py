@@ -13,6 +13,7 @@ from combee_schemas.base import Message, playbook_of
 from combee_schemas.batch import Batch, Member
 from combee_schemas.dead_letter import DeadLetter
 from combee_schemas.outcome import Outcome
+from combee_schemas.playbook import Playbook
 from combee_schemas.records import PROOF_HEADER, Record, header
 from combee_schemas.reflection import Reflection
 from combee_schemas.topics import Published
@@ -22,7 +23,7 @@ RUN_OF: Mapping[str, type[Message]] = {
     topic.name: topic.message for topic in (topics.TRACES, topics.REFLECTIONS, topics.OUTCOMES)
 }
 """Message types about one run, by topic; dead letters may hold them as well."""
-TELLING = {*RUN_OF, topics.BATCHES.name, topics.DEAD_LETTERS.name}
+TELLING = {*RUN_OF, topics.BATCHES.name, topics.DEAD_LETTERS.name, topics.HISTORY.name}
 """Topics that identify runs. Manifests are permanent and know runs whose texts have expired."""
 NOBODY: frozenset[str] = frozenset()
 
@@ -72,6 +73,8 @@ class Runs:
     """Ids that are hashes of an id with a subject's name: they would confirm a guessed name."""
     callers: dict[str, set[int]] = field(default_factory=dict)
     """Per playbook, hashes in canaries of callers whose runs name a subject."""
+    revoked: dict[str, set[str]] = field(default_factory=dict)
+    """Per playbook, reflections on which no new version rests, and none that is brought back."""
 
     def add(self, playbook: str, *ids: str) -> None:
         """Add reflections."""
@@ -80,6 +83,10 @@ class Runs:
     def of(self, line: str) -> frozenset[str] | set[str]:
         """Return the reflections of a line's playbook."""
         return self.ids.get(playbook_of(line), NOBODY)
+
+    def others(self, line: str, ids: Iterable[str]) -> frozenset[str]:
+        """Return which of these reflections are left: neither erased nor revoked."""
+        return frozenset(ids).difference(self.of(line), self.revoked.get(playbook_of(line), NOBODY))
 
     def has(self, line: str, ids: Iterable[str]) -> bool:
         """Return whether one of these reflections belongs to an erased run."""
@@ -104,6 +111,8 @@ class Runs:
         if isinstance(message, Batch):
             identities.add(message, record.partition)
             self._take_members(message, selector)
+        if isinstance(message, Playbook):
+            self.revoked.setdefault(playbook_of(message.name), set()).update(message.revoked)
         value, proof = record.value, header(record.headers, PROOF_HEADER)
         if isinstance(message, DeadLetter):
             # A letter that names the subject only in its reason identifies no run.

@@ -46,8 +46,9 @@ def version(*entries: Entry, number: int = 1, name: str = NAME, **fields: object
     return Playbook.model_validate({"name": name, "version": number, "entries": entries, **fields})
 
 
-def lessons(*versions: Playbook, erased: tuple[str, ...] = ()) -> Lessons:
-    made = Lessons(Selector(subjects=Subjects((SUBJECT,))), Runs({NAME: set(erased)}, {NAME: set(erased)}))
+def lessons(*versions: Playbook, erased: tuple[str, ...] = (), revoked: tuple[str, ...] = ()) -> Lessons:
+    runs = Runs({NAME: set(erased)}, {NAME: set(erased)}, revoked={NAME: set(revoked)})
+    made = Lessons(Selector(subjects=Subjects((SUBJECT,))), runs)
     for each in versions:
         made.add(each)
     made.settle()
@@ -75,6 +76,20 @@ def after(made: Lessons, playbook: Playbook) -> Playbook:
 def test_a_lesson_goes_that_rests_on_erased_runs_alone(evidence: tuple[str, ...], *, goes: bool) -> None:
     taught = version(entry("x", evidence=evidence, evidence_count=len(evidence)))
     assert after(lessons(taught, erased=("a",)), taught).entries == (() if goes else taught.entries)
+
+
+@each_row(("revoked", "goes"), [(("b",), True), ((), False)])
+@pytest.mark.parametrize("count", [2, 22])
+def test_a_lesson_goes_from_earlier_versions_that_rest_on_what_is_revoked_otherwise(
+    revoked: tuple[str, ...], count: int, *, goes: bool
+) -> None:
+    """A rollback, or another revocation, brought it back."""
+    first = version(entry("x", evidence=("b",), evidence_count=1))
+    both = version(entry("x", evidence=("a", "b"), evidence_count=count), number=2)
+    later = version(entry("x", evidence=("a",), evidence_count=1), number=3, revoked=revoked)
+    made = lessons(first, both, later, erased=("a",), revoked=revoked)
+    assert after(made, both).entries == (() if goes else both.entries)
+    assert after(made, first).entries == first.entries
 
 
 def test_what_a_snapshot_has_no_room_for_is_known_by_earlier_versions() -> None:
