@@ -16,7 +16,7 @@ from combee.core.playbook import executing, versions
 from combee.core.playbook.lineage import evidence
 from combee.core.playbook.lineage.recomputing import Recomputation, Recomputed
 from combee.core.playbook.versions import empty
-from combee_schemas.plan import Probation
+from combee_schemas.plan import Branch, Probation
 from combee_schemas.playbook import Playbook
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import OperationKind
@@ -238,6 +238,32 @@ def test_what_had_no_room_next_to_a_revoked_entry_when_a_person_wrote_comes_back
     assert not lessons <= life.shown()
     life.revoke([f"r-{n}" for n in range(8, 11)], "source:x")
     assert life.shown() == {*lessons, line}
+
+
+def test_what_has_room_without_the_revoked_is_shown_on_a_branch_that_began_while_it_waited() -> None:
+    tokens = 80
+    life = Life(rules={**TEAM, "playbook_tokens": tokens}, budget=tokens)
+    first = {HOSTILE[3]: "xx", LESSONS[4]: "b", HOSTILE[2]: "xx", LESSONS[0]: "c", LESSONS[1]: "dac"}
+    for taught in (first, {LESSONS[3]: "d", LESSONS[4]: "da", LESSONS[1]: "a", LESSONS[2]: "bc"}):
+        for lesson, sources in taught.items():
+            life.say(lesson, sources)
+        life.learn()
+    assert LESSONS[3] not in life.shown()
+    forked = life.playbook
+    made = update_of(forked, [], [], "branch", **life.rules)
+    of = Branch(of="p", version=forked.version, sequence=forked.batch_sequence)
+    made = made.model_copy(
+        update={"plan": made.plan.model_copy(update={"playbook": "p@short", "branch": of})}
+    )
+    branch = executing.after_fork(
+        empty("p@short"), made, forked, playbook=forked, budget_tokens=tokens, now_ms=0
+    )
+    gone = command("revoke", reflection_ids=("r-1", "r-2", "r-4", "r-5"), rules=("source:x",))
+    book = Recomputation(empty("p"), executing.with_revocation(branch, gone), next_id=branch.next_id)
+    for version, update in (*life.past, (branch, made)):
+        book.follow(version, update)
+    left = book.result(budget_tokens=tokens).entries
+    assert LESSONS[3] in {entry.content for entry in left if entry.is_active}
 
 
 @pytest.mark.parametrize("then", ["UPDATE", "REMOVE", "edit", "import"])

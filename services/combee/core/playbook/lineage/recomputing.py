@@ -146,7 +146,8 @@ class Recomputation:
             self._note(update, complete)
         if out:
             self._united |= _parts_of(update, before) if update else {}
-        elif update is None:
+        elif update is None or update.plan.branch is not None:
+            # A fork takes entries over: nothing that waits is looked at anew.
             self.entries = self._after_people(before, complete)
         else:
             mine = before.model_copy(update={"entries": tuple(self.entries.values())})
@@ -255,7 +256,8 @@ class Recomputation:
     def _after_people(self, before: Playbook, after: Playbook) -> dict[str, Entry]:
         """Return the entries after a version that no known update made: what it did not change stays as it is."""
         was = {entry.id: entry for entry in before.entries}
-        if after.origin in TAKEN_BACK:
+        is_fork = after.batch is not None and after.batch.plan.branch is not None
+        if is_fork or after.origin in TAKEN_BACK:
             known = {entry.id: entry for entry in after.entries}
             stay = (_as_old(entry, known.get(entry.id)) for entry in allowed(self.entries.values(), after))
             return self._within_budget(stay, before, after)
