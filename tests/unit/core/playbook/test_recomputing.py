@@ -36,6 +36,7 @@ from support.playbooks import (
     operation_lists,
     update_of,
 )
+from support.teaching import rejected
 
 RULE = "Opened parcels cost a restocking fee of 15 %"
 OTHER_RULE = "Opened parcels cost a restocking fee of 20 %"
@@ -287,6 +288,19 @@ def test_of_a_whole_text_those_who_are_left_are_asked_about_again(*, is_own: boo
     left = without(["r-1"], *made, retained_from=3)
     (mixed,) = (one for one in left.mixed if one.again)
     assert (left.entries, [asked.offset for asked in mixed.again]) == ((), [5])
+
+
+def test_words_that_a_rejection_gives_back_go_with_who_taught_them() -> None:
+    made, history = whole_texts(([1, 2], "Be brief, pay twice"), ([3], LAST)), [empty("p")]
+    for one in made:
+        history.append(versions.after_update(history[-1], one, budget_tokens=PLENTY, now_ms=0))
+    after = rejected(history[2], "calc-00001", history[1])
+    assert [entry.content for entry in after.entries] == ["Be brief, pay twice"]
+    book = Recomputation(history[0], after.model_copy(update={"revoked": ("r-1",)}), next_id=9)
+    for version, update in zip((*history[1:], after), (*made, None), strict=True):
+        book.follow(version, update)
+    left = book.result(budget_tokens=PLENTY)
+    assert (left.entries, [asked.offset for one in left.mixed for asked in one.again]) == ((), [2, 3])
 
 
 def test_names_that_a_lab_counted_do_not_come_back_with_a_revocation() -> None:

@@ -121,6 +121,8 @@ class Recomputation:
     """By the ids that entries have meanwhile, which others had: their own."""
     _other: dict[Place, frozenset[str]] = field(default_factory=dict)
     """By version: its entries that are gone or say something else without what is revoked."""
+    _last: dict[tuple[str, str], Entry | None] = field(default_factory=dict)
+    """By id and words of a recorded entry: what it was last without what is revoked."""
 
     def __post_init__(self) -> None:
         """Begin with the first version."""
@@ -235,6 +237,9 @@ class Recomputation:
         other = frozenset(entry_id for entry_id, content in recorded.items() if says.get(entry_id) != content)
         if other:
             self._other[evidence.place(self.recorded)] = other
+        self._last |= {
+            (entry_id, content): self.entries.get(entry_id) for entry_id, content in recorded.items()
+        }
 
     def _cleaned(self, version: Playbook) -> Iterator[tuple[str, Entry]]:
         """Yield a version's entries without revoked evidence and sources, but those that rest on nothing else.
@@ -277,7 +282,12 @@ class Recomputation:
                 mine = activated(mine.model_copy(update=kept)) if is_kept else mine
                 entries[entry.id] = mine
             elif (is_kept or not same) and entry.id in now:
-                entries[entry.id] = now[entry.id]
+                earlier = self._last.get((entry.id, entry.content), entry)
+                is_other = earlier is None or (earlier.content, earlier.state) != (entry.content, entry.state)
+                if after.origin != "reject" or not is_other:
+                    entries[entry.id] = now[entry.id]
+                elif earlier is not None:  # nobody wrote the words that a rejection gives back
+                    entries[entry.id] = earlier
         if after.origin in WHOLLY_NEW:
             return entries
         there, out = {entry.id for entry in after.entries}, _out_of_room(after)
