@@ -325,6 +325,8 @@ class Playbook(Message):
     """Set in a branch that learns: its origin."""
     adopted: Adopted | None = None
     """The branch whose content this version adopted; None: it was made otherwise."""
+    rolled_back_to: int = 0
+    """The version whose content this one, a rollback, began with; 0: it is no rollback."""
     counted_offset: ThroughReflections = -1
     """Tags of reflections up to this offset already count: the adopted branch had read them."""
     consolidated_version: int = 0

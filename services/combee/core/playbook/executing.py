@@ -64,7 +64,7 @@ def after_command(
             changed = _without_waiting(changed, current, command)
         case "rollback" if target is not None:
             changed = _with_content_of(current, target, recomputed, budget_tokens, rejected_by=current)
-            change = Change(kind="rollback", detail=evidence.RESTORED.format(version=target.version))
+            change = Change(kind="rollback", detail=f"to version {target.version}")
             changed = _begun_anew(changed, current)
             changed = changed.model_copy(update={"changes": (change, *changed.changes)})
         case "adopt" if adoption is not None:

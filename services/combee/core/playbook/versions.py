@@ -280,6 +280,7 @@ def next_version(
         "entries": _kept(changed.entries),
         "retired": _retired(changed.retired, current.entries, changed.entries),
         "adopted": None,
+        "rolled_back_to": 0,
         "commands": remembered(current.commands, command_id) if command_id else current.commands,
         "created_at_ms": now_ms,
     }
@@ -292,6 +293,8 @@ def next_version(
         }
         if made_by.kind == "adopt":
             update["adopted"] = changed.adopted
+        if made_by.kind == "rollback":
+            update["rolled_back_to"] = made_by.version
     else:
         update |= {
             "origin": "batch",
@@ -369,6 +372,7 @@ def naming_news(version: Playbook, before: Collection[str]) -> list[Playbook]:
             "origin": "revoke",
             "batch": None,
             "adopted": None,
+            "rolled_back_to": 0,
             "changes": (),
             "revoked": part,
             "revocations": (*named[-1].revocations, *rules),
@@ -399,16 +403,13 @@ def _ever_smaller(version: Playbook) -> Iterator[Playbook]:
     links of entries that wait, and long ids of reflections that support them; the other changes; section headers
     without entries; evidence of rejected lessons; names of the sources that an entry helped or harmed; ids of
     reflections that support what waits, and names of the sources that support what agents are shown; names of those
-    that support what waits, which would wait for ever without them. A rollback stays whole: from it follows which
-    version this one began with.
+    that support what waits, which would wait for ever without them.
     """
     yield version
-    begun = tuple(change for change in version.changes if change.kind == "rollback")
-    others = (change for change in version.changes if change.kind != "rollback")
-    bare = tuple(change.model_copy(update={"detail": ""}) for change in others)
-    yield (version := version.model_copy(update={"changes": (*begun, *bare)}))
-    left = tuple(change for change in bare if change.kind not in WITHOUT_EFFECT)
-    yield (version := version.model_copy(update={"changes": (*begun, *left)}))
+    bare = tuple(change.model_copy(update={"detail": ""}) for change in version.changes)
+    yield (version := version.model_copy(update={"changes": bare}))
+    effects = tuple(change for change in bare if change.kind not in WITHOUT_EFFECT)
+    yield (version := version.model_copy(update={"changes": effects}))
     for kept in (EVIDENCE_KEPT, 5, 1, 0):
         entries = tuple(
             entry.model_copy(update={"evidence": _last(entry.evidence, kept)}) for entry in version.entries
@@ -426,9 +427,9 @@ def _ever_smaller(version: Playbook) -> Iterator[Playbook]:
         for entry in version.entries
     )
     yield (version := version.model_copy(update={"entries": entries}))
-    while left:
-        left = _last(left, len(left) // 2)
-        yield (version := version.model_copy(update={"changes": (*begun, *left)}))
+    while version.changes:
+        left = _last(version.changes, len(version.changes) // 2)
+        yield (version := version.model_copy(update={"changes": left}))
     yield (version := version.model_copy(update={"sections": ()}))
     for kept in (5, 1, 0):
         barred = tuple(

@@ -7,7 +7,7 @@ its entries but the erased ones.
 
 import re
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -164,8 +164,6 @@ class Rewriter:
         if after is not message or self._is_touched(raw):
             after = self._scrubbed(after)
             after = self._batch(after) if isinstance(after, Batch) else after
-        if isinstance(message, Playbook) and isinstance(after, Playbook):
-            after = _with_rollbacks(after, message.changes)
         return raw if after == message else encode(after)
 
     def _is_touched(self, raw: bytes) -> bool:
@@ -324,13 +322,3 @@ class Rewriter:
 
     def _text(self, text: str) -> str:
         return self.marker(text) if text in self.runs.hidden or self.subjects.named_in(text) else text
-
-
-def _with_rollbacks(version: Playbook, changes: Sequence[Change]) -> Playbook:
-    """Return a version with the rollbacks among its recorded ``changes`` as they were.
-
-    They are Combee's words, and from them it follows which version this one began with.
-    """
-    both = zip(version.changes, changes, strict=True)
-    kept = tuple(was if was.kind == "rollback" else now for now, was in both)
-    return version if kept == version.changes else version.model_copy(update={"changes": kept})

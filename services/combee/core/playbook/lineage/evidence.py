@@ -3,7 +3,6 @@
 A snapshot keeps the last 20 evidence ids per entry, and the rules of revocations.
 """
 
-import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from combee.core.playbook.operations import union
@@ -12,13 +11,10 @@ from combee.core.playbook.versions import drafted
 from combee_schemas.playbook import Entry, Playbook, Revocation
 from combee_schemas.scan import Update
 
-RESTORED = "to version {version}"
-"""Detail of a rollback's change."""
 Place = tuple[str, int]
 """A line and the number of one of its versions."""
 IDS_NAMED = 20
 """Maximum number of ids that a snapshot names for one revocation; more ids become one rule."""
-_RESTORED = re.compile(RESTORED.format(version=r"(\d+)"))
 
 
 def has_all(entry: Entry) -> bool:
@@ -45,10 +41,7 @@ def began_with(version: Playbook) -> Place:
         return version.adopted.line, version.adopted.version
     if version.batch is not None and (branch := version.batch.plan.branch) is not None:
         return branch.of, branch.version
-    for change in version.changes:
-        if change.kind == "rollback" and (match := _RESTORED.fullmatch(change.detail)):
-            return version.name, int(match[1])
-    return version.name, version.version - 1
+    return version.name, version.rolled_back_to or version.version - 1
 
 
 def ids_here(version: Playbook) -> dict[str, str]:

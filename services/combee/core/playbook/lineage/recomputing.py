@@ -266,7 +266,7 @@ class Recomputation:
             known = {entry.id: entry for entry in after.entries}
             stay = (_as_old(entry, known.get(entry.id)) for entry in allowed(self.entries.values(), after))
             return self._within_budget(stay, before, after)
-        now = dict(self._cleaned(after))
+        now = dict(self._given_by_people(after))
         entries: dict[str, Entry] = {}
         for entry in after.entries:
             said = was.get(entry.id)
@@ -282,12 +282,7 @@ class Recomputation:
                 mine = activated(mine.model_copy(update=kept)) if is_kept else mine
                 entries[entry.id] = mine
             elif (is_kept or not same) and entry.id in now:
-                earlier = self._last.get((entry.id, entry.content), entry)
-                is_other = earlier is None or (earlier.content, earlier.state) != (entry.content, entry.state)
-                if after.origin != "reject" or not is_other:
-                    entries[entry.id] = now[entry.id]
-                elif earlier is not None:  # nobody wrote the words that a rejection gives back
-                    entries[entry.id] = earlier
+                entries[entry.id] = now[entry.id]
         if after.origin in WHOLLY_NEW:
             return entries
         there, out = {entry.id for entry in after.entries}, _out_of_room(after)
@@ -303,6 +298,16 @@ class Recomputation:
         taken |= {said_digest(entry.content) for entry in left}
         stay = (entry for entry in allowed(back, after) if said_digest(entry.content) not in taken)
         return self._within_budget((*left, *stay), before, after)
+
+    def _given_by_people(self, version: Playbook) -> Iterator[tuple[str, Entry]]:
+        """Yield the entries of a version as people gave them; nobody wrote the words that a rejection gives back."""
+        cleaned = dict(self._cleaned(version))
+        for entry in version.entries:
+            last = self._last.get((entry.id, entry.content), entry) if version.origin == "reject" else entry
+            is_same = last is not None and (last.content, last.state) == (entry.content, entry.state)
+            given = cleaned.get(entry.id) if is_same else last
+            if given is not None:
+                yield entry.id, given
 
     def _within_budget(self, left: Iterable[Entry], before: Playbook, after: Playbook) -> dict[str, Entry]:
         """Return entries without those that had no room, as recorded unless other entries took it."""

@@ -193,20 +193,6 @@ def test_what_quotes_an_erased_lesson_is_erased_with_it() -> None:
     assert [retired.content for retired in made.retired] == ["stays"]
 
 
-@pytest.mark.parametrize("subject", [SUBJECT, "1042"])
-def test_to_which_version_a_rollback_goes_back_stays_whatever_is_erased(subject: str) -> None:
-    """Without it a revocation followed the versions that were rolled back, and brought back what these said."""
-    back = version(number=1044, changes=(Change(kind="rollback", detail="to version 1042"),))
-    made = Lessons(Selector(subjects=Subjects((subject,))), Runs({NAME: {"a"}}))
-    for each in (
-        version(entry("x", "to version 1042", evidence=("a",), evidence_count=1), number=1043),
-        back,
-    ):
-        made.add(each)
-    made.settle()
-    assert after(made, back) == back
-
-
 def test_of_a_whole_prompt_only_the_name_goes() -> None:
     holds: Holds = "components"
     prompt = version(
