@@ -46,7 +46,7 @@ class Recording:
     commands: int = 0
     """Number of versions in between that people made, which a variant does not repeat."""
     unproven: Counter[str] = field(default_factory=Counter)
-    """Number of reflections by source whose proof nothing known here checks: copied they count as unproven."""
+    """By source, how many reflections count as unproven once they are copied: no secret known here proves them."""
 
 
 def check_replayable(name: str) -> None:

@@ -100,7 +100,7 @@ class Lessons:
                 self._wordings.setdefault(place, set()).add(said_digest(entry.content))
             if erased and entry.by_hand and not entry.evidence_count:
                 self._written.add((playbook_of(version.name), said_digest(entry.content)))
-            if erased and version.holds == "entries" and self._may_be_taught(version.name, entry):
+            if erased and version.holds == "entries" and self._is_doubtful(version.name, entry):
                 self._doubtful.append((version.name, entry))
             elif self.is_erased(version, entry):
                 self._forget(version.name, entry)
@@ -197,7 +197,7 @@ class Lessons:
         known = {place, *((playbook_of(line), said) for said in self._wordings.get(place, ()))}
         return not self._theirs.isdisjoint(known) and self._others.isdisjoint(known)
 
-    def _may_be_taught(self, line: str, entry: Entry) -> bool:
+    def _is_doubtful(self, line: str, entry: Entry) -> bool:
         """Return whether only other records tell if an entry rests on erased runs alone."""
         is_unknown = not has_all(entry) or entry.by_hand
         return bool(entry.evidence_count) and is_unknown and not self.runs.others(line, entry.evidence)

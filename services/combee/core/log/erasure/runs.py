@@ -74,7 +74,7 @@ class Runs:
     callers: dict[str, set[int]] = field(default_factory=dict)
     """Per playbook, hashes in canaries of callers whose runs name a subject."""
     revoked: dict[str, set[str]] = field(default_factory=dict)
-    """Per playbook, reflections on which no new version rests, and none that is brought back."""
+    """Per playbook, revoked reflections: no later version rests on them."""
 
     def add(self, playbook: str, *ids: str) -> None:
         """Add reflections."""
