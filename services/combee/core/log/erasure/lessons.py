@@ -77,7 +77,7 @@ class Lessons:
                 for claim in message.result.known:
                     self._tell(line, (line, claim.entry_id), claim.evidence)
                 for conflict in message.result.conflicts:
-                    if _rests_on(conflict.evidence, self.runs.of(message.plan.playbook)):
+                    if self.runs.taught(line, conflict.evidence):
                         self._note(conflict.content)
             case Batch():
                 self._take_manifest(message)
@@ -153,7 +153,7 @@ class Lessons:
         """Return whether the text of an operation is erased."""
         return self._names((operation.content, operation.section)) or (
             update.plan.settings.holds == "entries"
-            and _rests_on(operation.evidence, self.runs.of(update.plan.playbook))
+            and self.runs.taught(update.plan.playbook, operation.evidence)
         )
 
     def repeats(self, planned: Planned, operation: Operation) -> bool:
@@ -173,7 +173,7 @@ class Lessons:
 
     def is_erased_rejection(self, line: str, rejected: Rejected) -> bool:
         """Return whether a line loses a rejection; one of what other runs taught stays, whoever says it again."""
-        others = frozenset(rejected.evidence).difference(self.runs.of(line))
+        others = self.runs.others(line, rejected.evidence)
         return rejected.said in self._named or (self.quotes(rejected.said) and not others)
 
     def is_whole_playbook(self, line: str) -> bool:
@@ -192,7 +192,7 @@ class Lessons:
         if entry.by_hand and (playbook_of(line), said_digest(entry.content)) in self._written:
             return False
         if has_all(entry):
-            return self.runs.has(line, entry.evidence) and not self.runs.others(line, entry.evidence)
+            return self.runs.taught(line, entry.evidence)
         place = line, entry.id
         known = {place, *((playbook_of(line), said) for said in self._wordings.get(place, ()))}
         return not self._theirs.isdisjoint(known) and self._others.isdisjoint(known)
@@ -216,9 +216,3 @@ class Lessons:
             raise ErasureError(
                 "the name of a branch names the subject, and its playbook's does not: such a name cannot be forgotten"
             )
-
-
-def _rests_on(evidence: Iterable[str], erased: Iterable[str]) -> bool:
-    """Return whether there is evidence, all of it from erased runs."""
-    named = frozenset(evidence)
-    return bool(named) and named <= frozenset(erased)

@@ -1,6 +1,6 @@
 """The erased runs, by all ids of each: of its trace, its reflection and its outcome."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from combee.core.gate.canary import caller_at
@@ -87,6 +87,10 @@ class Runs:
     def others(self, line: str, ids: Iterable[str]) -> frozenset[str]:
         """Return which of these reflections are left: neither erased nor revoked."""
         return frozenset(ids).difference(self.of(line), self.revoked.get(playbook_of(line), NOBODY))
+
+    def taught(self, line: str, ids: Collection[str]) -> bool:
+        """Return whether what rests on these rests on erased runs alone; what is revoked does not count."""
+        return self.has(line, ids) and not self.others(line, ids)
 
     def has(self, line: str, ids: Iterable[str]) -> bool:
         """Return whether one of these reflections belongs to an erased run."""
