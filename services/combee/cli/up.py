@@ -19,7 +19,7 @@ from combee.assembly.compose import FRONTS, ROLES, judges
 from combee.assembly.local.admin_key import AdminKey, admin_key, dashboard_link
 from combee.assembly.local.deployment import BATCH_FLAGS, Deployment
 from combee.assembly.local.extras import without
-from combee.assembly.local.keys import with_keys
+from combee.assembly.local.keys import known_here, with_keys
 from combee.assembly.local.preflight import check, model_flag, require_data_dir, uses_stand_in
 from combee.assembly.local.stack import StackOptions, model_environment, stack
 from combee.assembly.local.stack_file import sole_stack
@@ -82,6 +82,7 @@ def up(
         admin = admin_key(settings)
         settings = with_keys(settings, admin)
         remark(f"everybody needs a key ('combee key NAME'); the admin's is in {admin.path}")
+    settings = replace(settings, sources=known_here(settings))
     asyncio.run(_up(settings, _fronts(wanted=gateway), simulated=simulated, scan_workers=scan_workers))
 
 

@@ -14,7 +14,7 @@ from combee.assembly.local.stack import StackOptions, child_environment
 from combee.cli.shared.settings import deployed_settings
 from combee.core.names.sources import MAX_KEY_NAME, secret_proof
 from combee.gateway.access.keys import keyring
-from combee.process.settings.loading import load_settings
+from combee.process.settings.loading import Settings, load_settings
 from combee_schemas.base import Source
 from support.reading import run
 
@@ -137,6 +137,21 @@ def test_services_that_a_command_starts_prove_sources_by_the_same_file(tmp_path:
     lines("shop", "--kafka")
     options = StackOptions(settings=deployed_settings(), bootstrap_servers="broker:1", folder=tmp_path)
     assert child_environment(options)["COMBEE_SOURCES_FILE"] == str(tmp_path / "data" / "sources.toml")
+
+
+def test_who_starts_without_keys_still_knows_what_was_proven(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What waited when 'combee up --keys' ended was unproven for good once 'combee up' had batched it."""
+    lines("shop", "--kafka")
+    started: list[Settings] = []
+
+    async def start(settings: Settings, *_: object, **__: object) -> None:
+        started.append(settings)
+
+    monkeypatch.setattr("combee.cli.up._up", start)
+    run("up", "--simulated")
+    assert [settings.sources.sources_file for settings in started] == [tmp_path / "data" / "sources.toml"]
 
 
 def test_with_keys_everybody_needs_one_and_the_admin_has_one() -> None:
