@@ -229,6 +229,22 @@ async def test_without_the_rule_a_flood_fills_batch_after_batch() -> None:
     assert shares(ledger.batches(deployment.log))[1:4] == [{"other": 8}] * 3
 
 
+async def test_names_that_a_lab_counted_give_nobody_a_larger_share_of_the_first_batch_after_it() -> None:
+    """In a lab everybody may claim to be the shop."""
+    rules: dict[str, Any] = {"batch_size": 8, "provenance": provenance(), "partitions": 1}
+    lab, team = Deployment(trust="lab", **rules), Deployment(**rules)
+    async with lab.running():
+        await lab.log.produce(*(outgoing(reflection(n, source=Source(name="shop"))) for n in range(8)))
+        await lab.until(lambda: ledger.applied(lab.log) == 8)
+    team.log = lab.log
+    await team.log.produce(
+        *(teaching(n, "shop") for n in range(10, 18)), *(teaching(n, "") for n in range(20, 28))
+    )
+    async with team.running():
+        await team.until(lambda: ledger.applied(team.log) == 24)
+    assert shares(ledger.batches(team.log))[1] == {"shop": 4, "other": 4}
+
+
 async def test_a_source_that_is_alone_is_not_held_up() -> None:
     deployment = Deployment(batch_size=8, provenance=provenance(), partitions=1)
     async with deployment.running():
