@@ -226,6 +226,11 @@ def _excess(
         if owner in debts:
             debts[owner] -= tokens
         out[entry.id] = None
+    # Once a larger entry has gone, others that went before it may have room.
+    for entry_id in reversed(tuple(out)):
+        if excess + sizes[entry_id] <= 0:
+            excess += sizes[entry_id]
+            del out[entry_id]
     return tuple(out)
 
 

@@ -483,13 +483,38 @@ class Screen:
         """
         if self.policy is None or all(entry.is_active for entry in after):
             return Review()
-        found = self._review(base.entries, after, supported, self.policy)
+        found, out = first = self._looked(base, after, supported, budget_tokens)
+        full = out
+        while out:
+            found, out = self._looked(base, after, supported, budget_tokens, full)
+            full |= out
+        # What would have room without others that wait now does not wait for them.
+        for entry_id in sorted(full) if full != first[1] else ():
+            tried, out = self._looked(base, after, supported, budget_tokens, full - {entry_id})
+            if not out:
+                found, full = tried, full - {entry_id}
+        return found
+
+    def _looked(
+        self,
+        base: Playbook,
+        after: Sequence[Entry],
+        supported: Mapping[str, Iterable[str]],
+        budget_tokens: int,
+        full: frozenset[str] = frozenset(),
+    ) -> tuple["Review", frozenset[str]]:
+        """Return the review if there is no room for the entries that are ``full``, and what else has none then.
+
+        What is shown for the first time never displaces what is shown: it waits for room.
+        """
+        found = self._review(base.entries, after, supported, self.policy or NO_PROBATION, full)
         if not self.rules.weighs:
-            return found
-        # What is shown for the first time never displaces what is shown: it waits for room.
+            return found, frozenset()
         shown = found.applied_to(after)
-        full = frozenset(evictions(shown, budget_tokens, base.entries, base.sections, self.room))
-        return self._review(base.entries, after, supported, self.policy, full) if full else found
+        out = frozenset(evictions(shown, budget_tokens, base.entries, base.sections, self.room))
+        waits = {entry.id for entry in shown if not entry.is_active}
+        pending = {entry.id for entry in after if not entry.is_active}
+        return found, out.intersection(pending) - waits
 
     def _review(
         self,
