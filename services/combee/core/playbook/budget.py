@@ -226,12 +226,18 @@ def _excess(
         if owner in debts:
             debts[owner] -= tokens
         out[entry.id] = None
-    # Once a larger entry has gone, others that went before it may have room.
-    for entry_id in reversed(tuple(out)):
+    return _needed(tuple(out), sizes, excess)
+
+
+def _needed(out: Sequence[str], sizes: Mapping[str, int], excess: int) -> tuple[str, ...]:
+    """Return who need go of those that went in turn: once a larger one has gone, earlier ones may have room."""
+    gone: list[str] = []
+    for entry_id in reversed(out):
         if excess + sizes[entry_id] <= 0:
             excess += sizes[entry_id]
-            del out[entry_id]
-    return tuple(out)
+        else:
+            gone.append(entry_id)
+    return tuple(reversed(gone))
 
 
 def _part_of(source: str, parts: Parts) -> Fraction:
@@ -287,7 +293,7 @@ def _crowded_out(
             room[source] -= tokens
         excess -= sizes[entry.id]
         out.append(entry.id)
-    return tuple(out)
+    return _needed(out, sizes, excess)
 
 
 def _use(entry: Entry, *, several: bool) -> tuple[int | str, ...]:
