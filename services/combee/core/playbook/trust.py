@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -483,14 +483,15 @@ class Screen:
         """
         if self.policy is None or all(entry.is_active for entry in after):
             return Review()
-        found, out = first = self._looked(base, after, supported, budget_tokens)
-        full = out
+        look = partial(self._looked, base, after, supported, budget_tokens)
+        found, out = look()
+        full = first = out
         while out:
-            found, out = self._looked(base, after, supported, budget_tokens, full)
+            found, out = look(full)
             full |= out
-        # What would have room without others that wait now does not wait for them.
-        for entry_id in sorted(full) if full != first[1] else ():
-            tried, out = self._looked(base, after, supported, budget_tokens, full - {entry_id})
+        # What has room without others that wait now does not wait.
+        for entry_id in sorted(full) if full != first else ():
+            tried, out = look(full - {entry_id})
             if not out:
                 found, full = tried, full - {entry_id}
         return found
@@ -503,7 +504,7 @@ class Screen:
         budget_tokens: int,
         full: frozenset[str] = frozenset(),
     ) -> tuple["Review", frozenset[str]]:
-        """Return the review if there is no room for the entries that are ``full``, and what else has none then.
+        """Return the review if the entries that are ``full`` have no room, and what else has none then.
 
         What is shown for the first time never displaces what is shown: it waits for room.
         """
