@@ -1,7 +1,7 @@
 """From replies to records: the parts of a node's calls become its result, and the result a record; pure."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Any, TypeVar
@@ -22,7 +22,7 @@ from combee_schemas.base import NOTHING_SPENT, Message, Usage
 from combee_schemas.batch import Cluster
 from combee_schemas.codec import CodecError
 from combee_schemas.plan import Plan
-from combee_schemas.playbook import EVIDENCE_KEPT, Playbook
+from combee_schemas.playbook import EVIDENCE_KEPT, SOURCES_KEPT, Playbook
 from combee_schemas.scan import GroupMember, Known, NodeResult, Operation, Partial, Seen, Update
 
 TAGS_KEPT = 200
@@ -335,10 +335,12 @@ def shorter(result: NodeResult, *, is_carried: bool = False) -> Iterator[NodeRes
 
     Operations beyond ``MAX_SAID`` go first, of the source that takes most room. Then bookkeeping goes: most tags of a
     reflection; names that sources only claim; evidence of which other operations hold a copy; then all tags and the
-    entries that calls were shown; then most names of what an operation or a known entry rests on; then what the model
-    calls known. The other operations go last. Reflections that lose their last one did not get through, unless the
-    root carries what no operation says (``is_carried``): only the model claims that they rest on long ones. Proven
-    sources stay: what a source may do, and whether it is revoked, depends on them.
+    entries that calls were shown; then most names of what an operation or a known entry rests on, which are kept of
+    each source in turn; then operations beyond half of ``MAX_SAID``; then what the model calls known. The other
+    operations go last. Reflections that lose their last one did not get through, unless the root carries what no
+    operation says (``is_carried``): only the model claims that they rest on long ones. Proven sources stay, and of
+    what is said as many as an entry names: what a source may do, whether it is revoked, and whether agents are shown
+    a lesson depends on them.
 
     Raises
     ------
@@ -370,22 +372,23 @@ def shorter(result: NodeResult, *, is_carried: bool = False) -> Iterator[NodeRes
     )
     result = result.model_copy(update={"seen": proven})
     yield _noted(result, "names that are only claimed left out for size")
-    for count in (EVIDENCE_KEPT, 1):
+    result = _by_sources(result)
+    for count in (EVIDENCE_KEPT, SOURCES_KEPT):
         cut = result.model_copy(update={"operations": ops.cut_evidence(result.operations, count)})
         yield _noted(cut, "evidence that others have too left out for size")
     bare = _tagged(result.seen, 0)
     cut = cut.model_copy(update={"seen": bare})
     yield _noted(cut, "evidence that others have too and tags left out for size")
-    for count in (EVIDENCE_KEPT, 1):
+    for count in (EVIDENCE_KEPT, SOURCES_KEPT):
         cut = _naming(cut, count)
         note = f"evidence beyond {count} each, and tags left out for size"
         yield _noted(cut, note)
-    cut = cut.model_copy(update={"known": ()})
-    note = f"what the model calls known, {note}"
-    yield _noted(cut, note)
     left = _in_turn(result)
-    while left:
-        left = left[: len(left) * 7 // 8]
+    while left or cut.known:
+        if not cut.known or sum(_size(result.operations[n]) for n in left) > MAX_SAID // 2:
+            left = left[: len(left) * 7 // 8]
+        else:
+            cut, note = cut.model_copy(update={"known": ()}), f"what the model calls known, {note}"
         only = _with_only(cut, left, result, is_carried=is_carried)
         yield _noted(only, f"{len(result.operations) - len(left)} operations, {note}")
     raise PoisonError("the ids alone are too many for one record: use a smaller batch size")
@@ -430,13 +433,34 @@ def _noted(result: NodeResult, note: str) -> NodeResult:
     return result.model_copy(update={"reason": reasons((note, result.reason))})
 
 
+def _by_sources(result: NodeResult) -> NodeResult:
+    """Return a result that names the reflections behind what it says of each source in turn.
+
+    Only the first ones may be kept, and who says something often leaves others their place among these.
+    """
+    names = {one.reflection_id: counted_name(one.source, "proven") for one in result.seen}
+
+    def in_turn(ids: Sequence[str]) -> tuple[str, ...]:
+        said, ranks = Counter[str](), dict[str, int]()
+        for one in ids:
+            ranks[one] = said[names.get(one, "")]
+            said[names.get(one, "")] += 1
+        return tuple(sorted(ids, key=ranks.__getitem__))
+
+    return _with_evidence(result, in_turn)
+
+
 def _naming(result: NodeResult, count: int) -> NodeResult:
     """Return a result whose operations and known entries name at most ``count`` reflections each."""
+    return _with_evidence(result, lambda ids: tuple(ids[:count]))
+
+
+def _with_evidence(result: NodeResult, kept: Callable[[Sequence[str]], tuple[str, ...]]) -> NodeResult:
+    """Return a result with what is ``kept`` of the reflections behind each operation and each known entry."""
     return result.model_copy(
         update={
             name: tuple(
-                claim.model_copy(update={"evidence": claim.evidence[:count]})
-                for claim in getattr(result, name)
+                claim.model_copy(update={"evidence": kept(claim.evidence)}) for claim in getattr(result, name)
             )
             for name in ("operations", "known", "echoes")
         }

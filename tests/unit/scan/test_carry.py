@@ -376,6 +376,37 @@ def test_names_of_what_is_known_go_before_operations_too() -> None:
 
 
 @pytest.mark.usefixtures("small_records")
+@pytest.mark.parametrize("also", ["", "at length", "in other words"])
+def test_who_says_a_lesson_often_under_long_names_leaves_others_their_support(also: str) -> None:
+    """A quorum of sources had said it, and one of them was left."""
+    said, known, first = "Ask for the number.", "misc-00001", "Look it up."
+    honest, mallory = [f"r-{n}" for n in range(7)], [f"{n:02}" + "\U00020000" * 190 for n in range(70)]
+    sources = {one: Source(name=f"shop-{n}", proven="secret") for n, one in enumerate(honest)}
+    sources |= dict.fromkeys(mallory, Source(name="mallory", proven="secret"))
+    claims = {said: [*mallory[:35], *honest]}
+    if also == "at length":
+        claims |= {f"{n} {'x' * 300}": [one] for n, one in enumerate(mallory)}
+    elif also:  # what the same reflections advise comes first
+        claims = {first: honest, **claims}
+    short = fitting(
+        NodeResult(
+            status="ok",
+            operations=tuple(
+                Operation(kind=OperationKind.ADD, content=content, evidence=tuple(ids))
+                for content, ids in claims.items()
+            ),
+            known=(Known(entry_id=known, evidence=(*mallory[35:], *honest)),),
+            seen=tuple(
+                Seen(reflection_id=one, offset=n, source=source)
+                for n, (one, source) in enumerate(sources.items())
+            ),
+        )
+    )
+    assert set(honest) <= {e for one in short.operations if one.content == said for e in one.evidence}
+    assert also == "at length" or set(honest) <= set(short.known[0].evidence)
+
+
+@pytest.mark.usefixtures("small_records")
 def test_what_a_model_calls_known_goes_before_operations() -> None:
     whole = large(operations=5, ids=100, evidence=0)
     claims = tuple(Known(entry_id=f"{n:040}", evidence=("r-000001",)) for n in range(2_000))

@@ -194,14 +194,13 @@ def rests(operations: Iterable[Operation]) -> frozenset[str]:
 
 
 def cut_evidence(operations: Sequence[Operation], kept: int) -> tuple[Operation, ...]:
-    """Return the operations with ``kept`` ids each, plus all ids that no earlier operation has."""
+    """Return the operations with their first ``kept`` ids each, plus all ids that no earlier operation has."""
     cut: list[Operation] = []
     named: set[str] = set()
     for operation in operations:
-        known = [reflection_id for reflection_id in operation.evidence if reflection_id in named]
-        fresh = [reflection_id for reflection_id in operation.evidence if reflection_id not in named]
-        named.update(fresh)
-        evidence = (*fresh, *known[: max(0, kept - len(fresh))])
+        first = frozenset(operation.evidence[:kept])
+        evidence = tuple(one for one in operation.evidence if one in first or one not in named)
+        named.update(operation.evidence)
         cut.append(operation.model_copy(update={"evidence": evidence}))
     return tuple(cut)
 
