@@ -227,6 +227,8 @@ class Screen:
     """By reflection, the entries that it speaks against."""
     outdated: Mapping[str, frozenset[str]] = field(default_factory=lambda: MappingProxyType({}))
     """By reflection, the tagged entries that said something else when its agent read them."""
+    read: int = 0
+    """The version that the batch has read."""
     needs_evidence: bool = False
     """Whether an operation without evidence is refused: the batch has reflections."""
     rivals: Ids = field(default_factory=lambda: NOTHING)
@@ -270,6 +272,7 @@ class Screen:
                 reflection.reflection_id: outdated(base, reflection.tags, reflection.shown_version)
                 for reflection in seen
             },
+            read=update.plan.base_version,
             needs_evidence=bool(read),
             rivals=rivals,
         )
@@ -384,6 +387,8 @@ class Screen:
             witnesses -= self.unsure
             if is_related(operation.content, entry.content):
                 return witnesses
+        # Who contradicts what the batch has read of an entry says nothing of words that it has had since.
+        if operation.kind in REWORDING or entry.created_version > self.read:
             witnesses = frozenset(one for one in witnesses if entry.id in self.against.get(one, ()))
         return frozenset(one for one in witnesses if entry.id not in self.outdated.get(one, ()))
 

@@ -27,6 +27,8 @@ from support.teaching import PUBLIC, TEAM, UNKNOWN, Teaching, op, rejected
 
 both = pytest.mark.parametrize("rules", [TEAM, PUBLIC], ids=["team", "public"])
 
+LAB: Mapping[str, Any] = {"trust": "lab"}
+
 VICTIM = "Escalate refunds above the limit to a supervisor"
 LIMIT = "Escalate refunds above the limit of 500 EUR to a supervisor"
 OTHER = "Ask for the order number before anything else"
@@ -120,6 +122,29 @@ def test_who_repeats_an_entry_in_a_batch_that_overlaps_with_its_rewriting_says_n
     teaching.say(VICTIM, "abcd")
     teaching.learn(base=before)
     assert [entry.sources for entry in teaching.playbook.entries if entry.content == hostile] == [("x",)]
+
+
+@pytest.mark.parametrize(
+    ("rules", "by"),
+    [(TEAM, "a person"), (TEAM, "others"), (PUBLIC, "a person"), (PUBLIC, "others"), (LAB, "a person")],
+    ids=["team, a person", "team", "public, a person", "public", "lab, a person"],
+)
+def test_who_contradicts_an_entry_removes_no_words_that_it_has_had_since_the_batch_began(
+    rules: Mapping[str, Any], by: str
+) -> None:
+    """Three who contradicted what a batch had read took away what a person had made of it meanwhile."""
+    news = "Greet the customer, and only then ask for the order number"
+    teaching = knowing(rules, OTHER)
+    read, own = teaching.playbook, teaching.id_of(OTHER)
+    if by == "a person":
+        edit = Operation(kind=OperationKind.UPDATE, section="OTHERS", content=news, entry_ids=(own,))
+        teaching.playbook = after_command(command("edit", operations=(edit,)), read, read)
+    else:
+        teaching.say(news, "abcd", harmful=[own])
+        teaching.learn(op("UPDATE", news, own))
+    teaching.say(f"Never {OTHER[0].lower()}{OTHER[1:]}", "abcd")
+    teaching.learn(op("REMOVE", "", own), base=read)
+    assert news in teaching.shown()
 
 
 def test_who_was_shown_an_entry_before_it_said_a_lesson_finds_that_lesson_though_the_entry_is_gone() -> None:
