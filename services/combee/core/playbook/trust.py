@@ -25,6 +25,7 @@ from combee.core.playbook.derived import once_per_version
 from combee.core.playbook.operations import MAX_DETAIL_CHARS, union
 from combee.core.playbook.sections import same_section
 from combee.core.playbook.shown import outdated
+from combee.core.text.figures import loses_a_figure, qualifiers
 from combee.core.text.similarity.lessons import at_odds, same_lesson
 from combee.core.text.similarity.overlap import ALIKE, common, unites
 from combee.core.text.similarity.wording import said, wording
@@ -684,6 +685,12 @@ def is_related(content: str, other: str) -> bool:
     return common(content, other) >= ALIKE or same_lesson(content, other) or at_odds(content, other)
 
 
+def _leaves_out(content: str, said: str) -> bool:
+    """Return whether a content lacks a figure, a condition or a negation of a text, and says nothing in its place."""
+    is_qualified = Counter(qualifiers(said)) <= Counter(qualifiers(content)) or at_odds(content, said)
+    return loses_a_figure(content, said) or not is_qualified
+
+
 # ---- what waits for support
 
 
@@ -743,11 +750,12 @@ class Candidate:
     def supersedes(self, rival: Entry, screen: Screen) -> bool:
         """Return whether it takes the place of an entry that it contradicts: nobody has said that one since.
 
-        It takes as much as can be asked for, since a model may have taken another lesson for a new policy.
+        It takes as much as can be asked for, since a model may have taken another lesson for a new policy. Who leaves
+        out a figure, a condition or a negation contradicts nothing.
         """
         is_silent = rival.updated_version <= self.entry.created_version
         support = Support(len(screen.rules.counted(self.sources, rival)), self.reflections)
-        is_rival = rival.id in self.entry.rivals
+        is_rival = rival.id in self.entry.rivals and not _leaves_out(self.entry.content, rival.content)
         return is_rival and is_silent and support.suffices(screen.rules.to_change_unknown)
 
     def waiting(self, policy: Probation, why: str, *, ages: bool) -> tuple[Entry, Change | None]:

@@ -243,6 +243,12 @@ def lacking(text: str, lesson: str) -> tuple[Figure, ...]:
     return tuple(figure for figure in wanted if not is_said(figure))
 
 
+def loses_a_figure(content: str, said: str) -> bool:
+    """Return whether a content lacks a figure of a text and has no new one of its unit in its place."""
+    new = {figure.unit for figure in set(figures(content)).difference(figures(said))}
+    return any(figure.unit not in new for figure in lacking(content, said))
+
+
 @lru_cache(8_192)
 def by_unit(quantities: tuple[Figure, ...]) -> Mapping[str, frozenset[str]]:
     """Return the values of each unit."""

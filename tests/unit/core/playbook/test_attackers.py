@@ -1075,6 +1075,20 @@ def test_words_that_come_back_have_no_harm_of_who_still_read_what_was_undone(und
 # ---- what waits
 
 
+@both
+@pytest.mark.parametrize("left_out", ["of 500 EUR", "unless the shop has agreed"])
+def test_who_says_a_lesson_without_a_figure_or_a_condition_removes_none_that_has_it(
+    rules: Mapping[str, Any], left_out: str
+) -> None:
+    """A curator shortened an entry of four: the guards refused that, and yet its place was taken at once."""
+    entry = f"Escalate refunds above the limit {left_out} to a supervisor"
+    teaching = knowing(rules, entry)
+    teaching.say(VICTIM, "efgh")
+    lost = Checked(lost=((0, left_out),))
+    teaching.learn(op("UPDATE", VICTIM, teaching.id_of(entry)), check=lambda _lessons, _statements: lost)
+    assert teaching.shown() == {entry, VICTIM}
+
+
 @pytest.mark.parametrize("at_once", ["xyz", ""], ids=["in each batch", "once"])
 def test_in_public_those_who_collude_outvote_no_lesson_by_its_contrary(at_once: str) -> None:
     contrary = f"Never {OTHER[0].lower()}{OTHER[1:]}"

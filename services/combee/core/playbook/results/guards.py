@@ -14,7 +14,7 @@ from types import MappingProxyType
 from combee.core.methods.checking import Rewrite
 from combee.core.playbook.derived import once_per_version
 from combee.core.playbook.operations import MAX_DETAIL_CHARS, union
-from combee.core.text.figures import Figure, figures, lacking, qualifiers
+from combee.core.text.figures import Figure, figures, lacking, loses_a_figure, qualifiers
 from combee.core.text.similarity.wording import wording
 from combee_schemas.playbook import EVIDENCE_KEPT, Entry, Playbook
 from combee_schemas.scan import Conflict, Operation, OperationKind
@@ -50,7 +50,7 @@ def rewrites(base: Playbook, operations: Sequence[Operation]) -> tuple[Rewrite, 
         dict.fromkeys(
             pair
             for pair in pairs
-            if not (_keeps(pair.after, pair.before) or _loses_a_figure(pair.after, pair.before))
+            if not (_keeps(pair.after, pair.before) or loses_a_figure(pair.after, pair.before))
         )
     )
 
@@ -109,12 +109,6 @@ def _keeps(content: str, said: str) -> bool:
     """Return whether a content has all words of a text in their order, and no other negation or condition."""
     words = iter(wording(content).words)
     return qualifiers(content) == qualifiers(said) and all(word in words for word in wording(said).words)
-
-
-def _loses_a_figure(content: str, said: str) -> bool:
-    """Return whether a content lacks a figure of a text and has no new one of its unit in its place."""
-    new = {figure.unit for figure in set(figures(content)).difference(figures(said))}
-    return any(figure.unit not in new for figure in lacking(content, said))
 
 
 def _at_odds(operation: Operation, entries: Sequence[Entry]) -> Iterator[Conflict]:
