@@ -228,8 +228,8 @@ class Screen:
     """By reflection, the entries that it speaks against."""
     outdated: Mapping[str, frozenset[str]] = field(default_factory=lambda: MappingProxyType({}))
     """By reflection, the tagged entries that said something else when its agent read them."""
-    read: int = 0
-    """The version that the batch has read."""
+    unread: range = range(0)
+    """The versions from the one after that which the batch has read to the one that it is applied to."""
     needs_evidence: bool = False
     """Whether an operation without evidence is refused: the batch has reflections."""
     rivals: Ids = field(default_factory=lambda: NOTHING)
@@ -273,7 +273,7 @@ class Screen:
                 reflection.reflection_id: outdated(base, reflection.tags, reflection.shown_version)
                 for reflection in seen
             },
-            read=update.plan.base_version,
+            unread=range(update.plan.base_version + 1, base.version + 1),
             needs_evidence=bool(read),
             rivals=rivals,
         )
@@ -386,10 +386,11 @@ class Screen:
         witnesses = frozenset(operation.evidence).difference(self.revoked)
         if operation.kind in REWORDING:
             witnesses -= self.unsure
-            if is_related(operation.content, entry.content):
-                return witnesses
-        # Who contradicts what the batch has read of an entry says nothing of words that it has had since.
-        if operation.kind in REWORDING or entry.created_version > self.read:
+        # Who says something of what the batch has read of an entry says nothing of words that it has had since.
+        is_read = entry.created_version not in self.unread
+        if operation.kind in REWORDING and is_read and is_related(operation.content, entry.content):
+            return witnesses
+        if operation.kind in REWORDING or not is_read:
             witnesses = frozenset(one for one in witnesses if entry.id in self.against.get(one, ()))
         return frozenset(one for one in witnesses if entry.id not in self.outdated.get(one, ()))
 

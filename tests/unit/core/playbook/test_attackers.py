@@ -124,15 +124,16 @@ def test_who_repeats_an_entry_in_a_batch_that_overlaps_with_its_rewriting_says_n
     assert [entry.sources for entry in teaching.playbook.entries if entry.content == hostile] == [("x",)]
 
 
+@pytest.mark.parametrize("kind", ["REMOVE", "UPDATE"])
 @pytest.mark.parametrize(
     ("rules", "by"),
     [(TEAM, "a person"), (TEAM, "others"), (PUBLIC, "a person"), (PUBLIC, "others"), (LAB, "a person")],
     ids=["team, a person", "team", "public, a person", "public", "lab, a person"],
 )
-def test_who_contradicts_an_entry_removes_no_words_that_it_has_had_since_the_batch_began(
-    rules: Mapping[str, Any], by: str
+def test_who_speaks_of_an_entry_says_nothing_of_words_that_it_has_had_since_the_batch_began(
+    rules: Mapping[str, Any], by: str, kind: str
 ) -> None:
-    """Three who contradicted what a batch had read took away what a person had made of it meanwhile."""
+    """Three who spoke of what a batch had read took away what a person had made of it meanwhile."""
     news = "Greet the customer, and only then ask for the order number"
     teaching = knowing(rules, OTHER)
     read, own = teaching.playbook, teaching.id_of(OTHER)
@@ -142,8 +143,9 @@ def test_who_contradicts_an_entry_removes_no_words_that_it_has_had_since_the_bat
     else:
         teaching.say(news, "abcd", harmful=[own])
         teaching.learn(op("UPDATE", news, own))
-    teaching.say(f"Never {OTHER[0].lower()}{OTHER[1:]}", "abcd")
-    teaching.learn(op("REMOVE", "", own), base=read)
+    lesson = f"Never {OTHER[0].lower()}{OTHER[1:]}" if kind == "REMOVE" else "Ask for the order number"
+    teaching.say(lesson, "abcd")
+    teaching.learn(op(kind, lesson, own), base=read)
     assert news in teaching.shown()
 
 
