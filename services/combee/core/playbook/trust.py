@@ -548,11 +548,13 @@ class Screen:
             if entry.id in replaced:
                 continue
             candidate = Candidate.of(entry, supported.get(entry.id, ()), self.supporting)
-            # Other words than those that were linked are about something else.
+            # Other words than those that were linked are about something else; so are those that came since.
             linked = [
                 one
                 for one in (*entry.replaces, *entry.rivals)
-                if one in there and is_related(entry.content, there[one].content)
+                if one in there
+                and there[one].created_version <= entry.created_version
+                and is_related(entry.content, there[one].content)
             ]
             about = [there[one] for one in linked]
             why = candidate.waits_for(policy, self, about) or (NO_ROOM if entry.id in full else "")

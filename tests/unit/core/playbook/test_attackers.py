@@ -1077,6 +1077,20 @@ def test_words_that_come_back_have_no_harm_of_who_still_read_what_was_undone(und
 # ---- what waits
 
 
+def test_a_correction_that_waits_does_not_take_the_place_of_what_a_person_has_written_there_since() -> None:
+    """Two of the three who said it had spoken of other words."""
+    news = "Greet the customer, and only then ask for the order number"
+    teaching = knowing(TEAM, OTHER)
+    own = teaching.id_of(OTHER)
+    for source in "efg":
+        teaching.say("Ask for the order number", source)
+        teaching.learn(*([op("UPDATE", "Ask for the order number", own)] if source != "g" else []))
+        if source == "f":
+            edit = Operation(kind=OperationKind.UPDATE, section="OTHERS", content=news, entry_ids=(own,))
+            teaching.playbook = after_command(command("edit", operations=(edit,)), teaching.playbook)
+    assert {news, "Ask for the order number"} <= teaching.shown()
+
+
 @both
 @pytest.mark.parametrize("left_out", ["of 500 EUR", "unless the shop has agreed"])
 def test_who_says_a_lesson_without_a_figure_or_a_condition_removes_none_that_has_it(
