@@ -548,13 +548,11 @@ class Screen:
             if entry.id in replaced:
                 continue
             candidate = Candidate.of(entry, supported.get(entry.id, ()), self.supporting)
-            # Other words than those that were linked are about something else; so are those that came since.
+            # Other words than those that were linked are about something else.
             linked = [
                 one
                 for one in (*entry.replaces, *entry.rivals)
-                if one in there
-                and there[one].created_version <= entry.created_version
-                and is_related(entry.content, there[one].content)
+                if one in there and is_related(entry.content, there[one].content)
             ]
             about = [there[one] for one in linked]
             why = candidate.waits_for(policy, self, about) or (NO_ROOM if entry.id in full else "")
@@ -563,7 +561,9 @@ class Screen:
             else:
                 outcome, change = candidate.promoted(is_new=entry.id not in known)
                 outdated = [one.id for one in about if candidate.supersedes(one, self)]
-                lost = [one for one in (*entry.replaces, *outdated) if one in linked and one not in replaced]
+                # Who spoke of other words has said nothing of those that came since.
+                spoken_of = {one.id for one in about if one.created_version <= entry.created_version}
+                lost = [one for one in (*entry.replaces, *outdated) if one in spoken_of - replaced]
                 replaced.update(lost)
                 changes += [
                     Change(kind="remove", entry_id=one, detail=f"{REPLACED} {entry.id}: {there[one].content}")

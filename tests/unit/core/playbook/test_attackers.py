@@ -1091,6 +1091,18 @@ def test_a_correction_that_waits_does_not_take_the_place_of_what_a_person_has_wr
     assert {news, "Ask for the order number"} <= teaching.shown()
 
 
+def test_what_contradicts_an_entry_goes_on_waiting_next_to_words_that_it_has_had_since() -> None:
+    news = "Ask for the order number and the name before anything else"
+    teaching = knowing(TEAM, OTHER)
+    own = teaching.id_of(OTHER)
+    teaching.say(f"Never {OTHER[0].lower()}{OTHER[1:]}", "x")
+    teaching.learn(op("UPDATE", teaching.batch[0].key_insight, own))
+    for lesson, wish in {news: [op("UPDATE", news, own)], GREETING: []}.items():
+        teaching.say(lesson, "abcd", harmful=[own] if wish else [])
+        teaching.learn(*wish)
+    assert teaching.shown() == {news, GREETING}
+
+
 @both
 @pytest.mark.parametrize("left_out", ["of 500 EUR", "unless the shop has agreed"])
 def test_who_says_a_lesson_without_a_figure_or_a_condition_removes_none_that_has_it(
