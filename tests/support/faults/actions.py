@@ -4,7 +4,8 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Literal
 
 from support.faults.brokers import Proxy
@@ -27,15 +28,22 @@ async def end_processes(run: Run, names: Sequence[str], sign: signal.Signals) ->
     run.ready_s.append(time.monotonic() - began)
 
 
-async def freeze(run: Run, role: str, seconds: float) -> None:
-    """SIGSTOP the first replica of a service for a while, then let it go on with what it knew."""
+@contextmanager
+def frozen(run: Run, role: str) -> Iterator[None]:
+    """SIGSTOP the first replica of a service, then let it go on with what it knew."""
     pid = run.cluster.supervisor.pid(run.cluster.names(role)[0])
     os.kill(pid, signal.SIGSTOP)
     try:
-        await asyncio.sleep(seconds)  # the fault is this long
+        yield
     finally:
         os.kill(pid, signal.SIGCONT)
     run.note_fault(role)
+
+
+async def freeze(run: Run, role: str, seconds: float) -> None:
+    """Leave the first replica of a service frozen for a while."""
+    with frozen(run, role):
+        await asyncio.sleep(seconds)  # the fault is this long
 
 
 async def separate(run: Run, proxy: Proxy, seconds: float, how: How, *roles: str) -> None:

@@ -8,7 +8,7 @@ import aiokafka
 
 from combee_schemas import topics
 from support.failpoints.points import POINTS
-from support.faults.actions import How, end_processes, freeze, refuse_calls, restart_broker, separate
+from support.faults.actions import How, end_processes, freeze, frozen, refuse_calls, restart_broker, separate
 from support.faults.brokers import Proxy
 from support.faults.cluster import ROLES
 from support.faults.driver import PLAYBOOKS, Driver, items
@@ -63,17 +63,22 @@ def zombie(role: str, seconds: float) -> Fault:
 
 
 def zombie_with_open_windows(seconds: float) -> Fault:
-    """SIGSTOP one of two shuffles while every playbook has an open window, for longer than windows stay open.
+    """SIGSTOP one of two shuffles while every playbook has an open window, until all of these are batches.
 
-    Whichever partitions it owns, it wakes up with a batch to cut that its successor cuts, too.
+    It takes longer than windows stay open. So whichever partitions it owns, it wakes up with a batch to cut that its
+    successor has cut.
     """
 
     async def fault(run: Run) -> None:
+        progress = run.progress
         assert seconds > run.cluster.settings.batch.max_wait_s
-        await run.progress.until(
-            lambda: run.progress.open_windows == set(PLAYBOOKS), SETTLE_S, "not every window is open"
+        await progress.until(
+            lambda: progress.open_windows == set(PLAYBOOKS), SETTLE_S, "not every window is open"
         )
-        await freeze(run, "shuffle", seconds)
+        waiting = progress.offsets.keys() - progress.batch_of
+        with frozen(run, "shuffle"):
+            await asyncio.sleep(seconds)  # the fault is this long at least
+            await progress.until(lambda: waiting <= progress.batch_of.keys(), SETTLE_S, "a window is open")
 
     return fault
 
