@@ -697,7 +697,7 @@ def test_what_was_recorded_after_a_revocation_is_recomputed_the_same(
             for one in operations
             if one.evidence and (one.content or one.kind == REMOVE)
         ]
-        made = update_of(current, own, reflections, **settings)
+        made = update_of(current, own, reflections, **settings, playbook_tokens=budget)
         current = versions.after_update(current, made, budget_tokens=budget, now_ms=0)
         history.append((current, made))
         if n == 0:
