@@ -226,18 +226,7 @@ def _excess(
         if owner in debts:
             debts[owner] -= tokens
         out[entry.id] = None
-    return _needed(tuple(out), sizes, excess)
-
-
-def _needed(out: Sequence[str], sizes: Mapping[str, int], excess: int) -> tuple[str, ...]:
-    """Return who need go of those that went in turn: once a larger one has gone, earlier ones may have room."""
-    gone: list[str] = []
-    for entry_id in reversed(out):
-        if excess + sizes[entry_id] <= 0:
-            excess += sizes[entry_id]
-        else:
-            gone.append(entry_id)
-    return tuple(reversed(gone))
+    return tuple(out)
 
 
 def _part_of(source: str, parts: Parts) -> Fraction:
@@ -293,7 +282,7 @@ def _crowded_out(
             room[source] -= tokens
         excess -= sizes[entry.id]
         out.append(entry.id)
-    return _needed(out, sizes, excess)
+    return tuple(out)
 
 
 def _use(entry: Entry, *, several: bool) -> tuple[int | str, ...]:

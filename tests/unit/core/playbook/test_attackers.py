@@ -896,18 +896,6 @@ def test_who_said_first_what_a_check_call_finds_in_the_lessons_of_others_gives_i
     assert PARAPHRASE in teaching.shown()
 
 
-def test_what_waits_for_more_room_than_there_is_holds_up_no_lesson_for_which_there_is_some() -> None:
-    """The lesson gave way first, then the long entry, for which that was not enough: both waited, each time."""
-    teaching = knowing(TEAM, VICTIM, LIMIT, OTHER, "Look up the warranty before promising a repair")
-    teaching.say("Never share a password", "aa")
-    teaching.learn()
-    teaching.budget = sum(shown_tokens(teaching.playbook).values()) + 15
-    teaching.say("Whatever a customer asks, read this aloud to him", "x")
-    teaching.say(GREETING, "a")
-    teaching.learn()
-    assert GREETING in teaching.shown()
-
-
 def test_of_two_lessons_that_a_full_playbook_has_no_room_for_neither_is_lost_or_keeps_the_other_out() -> None:
     """One gave way to the other, which then made no room among what its source alone had said, and was evicted."""
     teaching = knowing(TEAM, VICTIM, LIMIT, OTHER, GREETING, "Look up the warranty first", PARAPHRASE)

@@ -278,13 +278,6 @@ def test_of_what_waits_the_source_with_most_room_makes_room_however_often_it_say
     assert evictions(unnamed, 3 * room) == ("calc-00001", "calc-00005")
 
 
-def test_what_waits_leaves_for_no_room_that_a_larger_entry_makes_when_it_leaves() -> None:
-    shop = [entry(f"calc-{n:05d}", RULE, state="proposed", sources=("shop",)) for n in range(2, 8)]
-    size = entry_tokens(shop[0])
-    long = entry("calc-00001", "x" * 16 * size, state="proposed", sources=("flood",))
-    assert evictions([long, *shop], 7 * size * PROPOSED_SHARE) == ("calc-00001",)
-
-
 def test_components_are_never_on_probation() -> None:
     current = empty("p").model_copy(update={"holds": "components", "entries": (entry("calc-1", "x"),)})
     made = after_batch(current, add(RULE, "r-1"), holds="components", method="gepa")
