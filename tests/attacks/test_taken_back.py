@@ -24,7 +24,7 @@ from support.playbooks import ADD, MERGE, REMOVE, UPDATE, command, update_of
 from support.playbooks import op as edit
 from support.teaching import PUBLIC, TEAM, Teaching, op
 
-SEEDS = range(80)
+SEEDS = range(120)
 STEPS = 7
 LAB: Mapping[str, Any] = {"trust": "lab"}
 TWO: Mapping[str, Any] = {**PUBLIC, "colluders": 1}

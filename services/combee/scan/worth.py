@@ -338,9 +338,9 @@ def shorter(result: NodeResult, *, is_carried: bool = False) -> Iterator[NodeRes
     entries that calls were shown; then most names of what an operation or a known entry rests on, which are kept of
     each source in turn; then operations beyond half of ``MAX_SAID``; then what the model calls known. The other
     operations go last. Reflections that lose their last one did not get through, unless the root carries what no
-    operation says (``is_carried``): only the model claims that they rest on long ones. Proven sources stay, and of
-    what is said as many as an entry names: what a source may do, whether it is revoked, and whether agents are shown
-    a lesson depends on them.
+    operation says (``is_carried``): only the model claims that they rest on long ones. Proven sources
+    stay, behind each claim up to the number that an entry names: they decide what a source may do, whether it is
+    revoked, and whether agents are shown a lesson.
 
     Raises
     ------

@@ -238,7 +238,7 @@ def test_sources_count_in_a_replay_as_they_have_counted(
         jobs.append(job)
 
     async def replay(job: Job) -> Playbook:
-        original = await recording(deployment.log, NAME, job.range)
+        original = await recording(deployment.log, NAME, job.range, known=known_sources(job.settings.sources))
         (run,) = [run async for run in _planned(job, deployment.log, original)]
         shadow = Provenance(known_sources(run.settings.sources))
         target = Deployment(batch_size=100, max_wait_s=1e9, provenance=shadow, **rules)

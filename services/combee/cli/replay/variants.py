@@ -90,7 +90,7 @@ async def replay_variants(job: Job) -> list[RunReport] | None:
         If there is nothing to replay, it has expired, or a run cannot continue.
     """
     async with open_log(job.settings) as (log, servers):
-        original = await recording(log, job.name, job.range)
+        original = await recording(log, job.name, job.range, known=known_sources(job.settings.sources))
         base = await find_version(log, job.name, job.base) if job.base else None
         runs = [run async for run in _planned(job, log, original)]
         for variant in dict.fromkeys(run.variant.name for run in runs if run.is_needless):
@@ -138,7 +138,7 @@ async def _planned(job: Job, log: Log, original: Recording) -> AsyncIterator[_Ru
     unchanged = load_settings(**{**here, **now, **beyond})
     for variant in job.variants:
         rules = [*job.without, *map(Selection.parse, variant.without)]
-        kept = await recording(log, job.name, job.range, rules, known_sources(sources))
+        kept = await recording(log, job.name, job.range, rules, known_sources(sources)) if rules else original
         if kept.unproven:
             remark(
                 f"variant {variant.name}: {sources_text(kept.unproven)} count as unproven, because no file"

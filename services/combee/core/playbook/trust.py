@@ -520,9 +520,7 @@ class Screen:
             return found, frozenset()
         shown = found.applied_to(after)
         out = frozenset(evictions(shown, budget_tokens, base.entries, base.sections, self.room))
-        waits = {entry.id for entry in shown if not entry.is_active}
-        pending = {entry.id for entry in after if not entry.is_active}
-        return found, out.intersection(pending) - waits
+        return found, out.intersection(entry.id for entry in found.entries if entry.is_active)
 
     def _review(
         self,

@@ -281,7 +281,7 @@ def test_a_whole_text_that_rests_on_a_revoked_one_is_asked_about_again_unless_it
     assert ([entry.content for entry in left.entries], [one.fate for one in left.mixed]) == ([text], fates)
 
 
-@pytest.mark.parametrize("is_own", [True, False], ids=["beside the revoked", "later"])
+@pytest.mark.parametrize("is_own", [True, False], ids=["next to the revoked", "later"])
 def test_of_a_whole_text_those_who_are_left_are_asked_about_again(*, is_own: bool) -> None:
     """Another one has expired, or was forgotten."""
     made = whole_texts(([1, 2, 5], "Be brief")) if is_own else whole_texts(([1], "Be brief"), ([2, 5], LAST))

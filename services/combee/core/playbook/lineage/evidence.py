@@ -32,6 +32,11 @@ def place(version: Playbook) -> Place:
     return version.name, version.version
 
 
+def is_fork(version: Playbook) -> bool:
+    """Return whether a branch begins with this version."""
+    return version.batch is not None and version.batch.plan.branch is not None
+
+
 def began_with(version: Playbook) -> Place:
     """Return the version whose entries this one began with.
 
@@ -51,8 +56,7 @@ def ids_here(version: Playbook) -> dict[str, str]:
 
 def here(entries: Iterable[Entry], version: Playbook) -> tuple[Entry, ...]:
     """Return the entries that a version began with, under their ids on its line."""
-    forked = version.batch is not None and version.batch.plan.branch is not None
-    if version.adopted is None and not forked:
+    if version.adopted is None and not is_fork(version):
         return tuple(entries)
     since = words_since(version)
     ids = ids_here(version)

@@ -148,7 +148,7 @@ class Recomputation:
             self._note(update, complete)
         if out:
             self._united |= _parts_of(update, before) if update else {}
-        elif update is None or update.plan.branch is not None:
+        elif update is None or evidence.is_fork(version):
             # A fork takes entries over: nothing that waits is looked at anew.
             self.entries = self._after_people(before, complete)
         else:
@@ -261,8 +261,7 @@ class Recomputation:
     def _after_people(self, before: Playbook, after: Playbook) -> dict[str, Entry]:
         """Return the entries after a version that no known update made: what it did not change stays as it is."""
         was = {entry.id: entry for entry in before.entries}
-        is_fork = after.batch is not None and after.batch.plan.branch is not None
-        if is_fork or after.origin in TAKEN_BACK:
+        if evidence.is_fork(after) or after.origin in TAKEN_BACK:
             known = {entry.id: entry for entry in after.entries}
             stay = (_as_old(entry, known.get(entry.id)) for entry in allowed(self.entries.values(), after))
             return self._within_budget(stay, before, after)
