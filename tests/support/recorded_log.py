@@ -15,7 +15,7 @@ from combee.process.worker.session import together
 from combee_schemas import topics
 from combee_schemas.base import Shown
 from combee_schemas.command import Command
-from combee_schemas.model import Prompt
+from combee_schemas.model import Prompt, Reply
 from combee_schemas.playbook import Entry
 from combee_schemas.reflection import BulletTag
 from combee_schemas.scan import Operation, OperationKind
@@ -23,7 +23,7 @@ from combee_schemas.trace import Trace
 from support import ledger
 from support.deployment import ROLES, Deployment
 from support.ledger import NAME, outgoing, reflection
-from support.models import echo, is_combine
+from support.models import ScriptedModel, echo, is_combine
 
 GEPA, HALF_DONE, UNTOUCHED = "tests/gepa", "tests/half-done", "tests/untouched"
 """A playbook of texts; one whose batch waits for its root; one whose batch nobody has looked at."""
@@ -115,32 +115,33 @@ async def _learned(deployment: Deployment) -> None:
     await deciding
 
 
+class _Rootless(ScriptedModel):
+    """Answers one call that combines, and never the root's, which is the next one."""
+
+    async def reply(self, prompt: Prompt) -> Reply:
+        if is_combine(prompt) and any(is_combine(one) for one in self.prompts):
+            await asyncio.Event().wait()
+        return await super().reply(prompt)
+
+
 async def _interrupted(deployment: Deployment) -> None:
-    """Leave one batch with its leaves answered and one with none, by ending the services."""
-
-    def leaves_only(prompt: Prompt) -> Mapping[str, Any]:
-        if is_combine(prompt):
-            deployment.model.gate.clear()
-        return answer(prompt)
-
-    async with deployment.running([role for role in ROLES if role != "scan"]) as running:
+    """Leave one batch with only its root unanswered and one with no answer, by ending the services."""
+    but_scan = [role for role in ROLES if role != "scan"]
+    async with deployment.running(but_scan) as running:
         await running.log.produce(*(outgoing(reflection(n, HALF_DONE)) for n in range(10)))
         await running.until(lambda: len(ledger.batches(running.log, HALF_DONE)) == 1)
-    deployment.model.gate.set()
-    deployment.model.answer = leaves_only
-    partials = sum(len(ledger.records(deployment.log, topic)) for topic in topics.PARTIALS)
+    partials = _partials(deployment)
+    deployment.model = _Rootless(answer)
     async with deployment.running(["scan"]) as running:
-        (width, *_) = ledger.batches(running.log, HALF_DONE)[0].plan.widths
-        await running.until(
-            lambda: (
-                sum(len(ledger.records(running.log, topic)) for topic in topics.PARTIALS) == partials + width
-            )
-        )
-    deployment.model.gate.set()
-    deployment.model.answer = answer
-    async with deployment.running([role for role in ROLES if role != "scan"]) as running:
+        below = sum(ledger.batches(running.log, HALF_DONE)[0].plan.widths[:-1])
+        await running.until(lambda: _partials(running) == partials + below)
+    async with deployment.running(but_scan) as running:
         await running.log.produce(*(outgoing(reflection(n, UNTOUCHED)) for n in range(10)))
         await running.until(lambda: len(ledger.batches(running.log, UNTOUCHED)) == 1)
+
+
+def _partials(deployment: Deployment) -> int:
+    return sum(len(ledger.records(deployment.log, topic)) for topic in topics.PARTIALS)
 
 
 @cache
