@@ -97,7 +97,7 @@ def opened(
     production = (known or Label(playbook=name, label=PRODUCTION, version=version)).model_copy(
         update={"version": version, "gate": judges, "decided_through": version, "moved_at_ms": now_ms}
     )
-    reason = "the gate was turned on: agents go on reading what they read" if version else "a new playbook"
+    reason = f"the gate was turned on: agents read version {version}" if version else "a new playbook"
     gate = Gate(production=production)
     return gate, _decision(gate, "opened", version=version, reason=reason, decided_at_ms=now_ms)
 
