@@ -173,7 +173,7 @@ class Figure:
         return self.unit in _DURATIONS
 
     def __str__(self) -> str:
-        if self.unit == "second" and _DECIMAL.fullmatch(self.value):
+        if self.unit == "second" and len(self.value) <= MAX_DIGITS and _DECIMAL.fullmatch(self.value):
             return next(
                 f"{_plain(value, Fraction(1))} {name if value == 1 else name + 's'}"
                 for name, scale in _TIMES_SHOWN

@@ -48,6 +48,14 @@ def test_an_update_that_loses_a_figure_is_not_applied_and_its_entry_stays() -> N
     assert conflict.why == "UPDATE would lose 14 days"
 
 
+def test_an_update_that_loses_a_number_of_thousands_of_digits_stops_no_scan() -> None:
+    """Python reads no longer number: each worker that came to this batch stopped."""
+    base = playbook(f"Refund within {'1' * 4_400} days.")
+    update = op(UPDATE, "Refund promptly.", FIRST, evidence=("r-1",))
+    _, (conflict,) = outcome(base, update, r_1="Refund promptly")
+    assert conflict.why.startswith("UPDATE would lose 1")
+
+
 def test_an_update_to_another_figure_becomes_an_entry_of_its_own_that_its_evidence_says() -> None:
     update = op(UPDATE, "Refund within 30 days.", FIRST, evidence=("r-1", "r-2", "r-3"))
     operations, (conflict,) = outcome(
