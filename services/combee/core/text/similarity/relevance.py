@@ -29,7 +29,7 @@ def best_entries(
     budget_tokens: int | None = None,
     several: bool = False,
 ) -> tuple[Entry, ...]:
-    """Return the best ``k`` entries that fit ``budget_tokens``, in their own order.
+    """Return those of the best ``k`` entries that fit ``budget_tokens``, in their own order.
 
     The most relevant to ``query`` are best; without a query, the most helpful: balance of counters, or of the
     words of ``several`` sources, then evidence, then the newest.
@@ -42,7 +42,7 @@ def best_entries(
     left = budget_tokens
     for entry in ranked[: len(ranked) if k is None else max(0, k)]:
         if left is not None and entry_tokens(entry) > left:
-            break
+            continue
         left = None if left is None else left - entry_tokens(entry)
         kept.add(entry.id)
     return tuple(entry for entry in entries if entry.id in kept)

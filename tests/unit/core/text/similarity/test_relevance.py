@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from combee.core.playbook.budget import entry_tokens
 from combee.core.text.similarity.relevance import MAX_QUERY_CHARS, best_entries, relevance
 from combee_schemas.playbook import Entry
+from support.rows import each_row
 
 
 def entries(*contents: str) -> tuple[Entry, ...]:
@@ -35,6 +36,14 @@ def test_of_equally_near_entries_the_order_is_fixed_whatever_order_they_come_in(
 def test_what_fits_as_a_whole_is_given_as_a_whole() -> None:
     known = entries("a", "b", "c")
     assert best_entries(known, query="c", budget_tokens=100) == known
+
+
+@each_row("query", ["refund of an order", None])
+def test_what_does_not_fit_hides_nothing_that_does(query: str | None) -> None:
+    """Who said one lesson of 8,000 characters kept all others from agents and from the reflector."""
+    long, *others = entries("refund order " * 615, "refund orders", "orders", "something else")
+    known = (long.model_copy(update={"evidence_count": 9}), *others)
+    assert list(best_entries(known, query=query, budget_tokens=2_000)) == others
 
 
 def test_of_a_very_long_text_the_beginning_and_the_end_count() -> None:
