@@ -540,6 +540,7 @@ def test_a_consolidation_takes_no_room_by_words_that_say_nothing(what: str) -> N
         ("Clean up with rm -rf .cache", "Clean up with rm -rf . cache"),
         ("Allow calls from *.shop.com", "Allow calls from * .shop.com"),
         ("Get it with `pip install request`", "Get it with pip install requests"),
+        ("Run git branch -d once it is merged", "RUN GIT BRANCH -D ONCE IT IS MERGED"),
     ],
 )
 def test_who_says_a_lesson_does_not_support_what_differs_in_the_place_of_small_words_or_in_a_name(

@@ -25,6 +25,8 @@ _ONE_SIGN = str.maketrans(
 )
 """Ways to write one sign."""
 SAME_SIGNS = _ONE_SIGN | str.maketrans({"—": " , ", "&": " and ", "…": " , "})
+_AROUND = ".,:;!?()\"'"
+"""Signs before and after a word of a sentence."""
 _BOLD = re.compile(r"(?<!\w)\*\*(?=\S)(.{1,200}?)(?<=\S)\*\*(?!\w)")
 _SHORT_FORMS = (
     (re.compile(r"\bcan't\b", re.IGNORECASE), "can not"),
@@ -104,10 +106,15 @@ def said(content: str) -> str:
 
 
 def _read_said(content: str) -> str:
-    text = content.casefold() if content.isupper() else content
-    text = comparable(text.translate(_ONE_SIGN), cased=True).rstrip(" .!")
+    text = comparable(content.translate(_ONE_SIGN), cased=True).rstrip(" .!")
     first, *more = text.split() or [""]
-    return " ".join(map(folded, ("a" if first == "A" else first, *more)))
+    # In capitals "git branch -D" is still not "git branch -d".
+    fold = _lowered if content.isupper() else folded
+    return " ".join(map(fold, ("a" if first == "A" else first, *more)))
+
+
+def _lowered(word: str) -> str:
+    return word.casefold() if word.strip(_AROUND).isalpha() else word
 
 
 _said_by_short = lru_cache(_CONTENTS_REMEMBERED)(_read_said)
