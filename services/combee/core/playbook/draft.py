@@ -670,8 +670,8 @@ def _merge(draft: Draft, operation: Operation) -> None:
         entry.id: bool(operation.evidence) and same_lesson(entry.content, operation.content)
         for entry in named
     }
-    # A person's words stay where the operation says the same.
-    kept, *twins = sorted(named, key=lambda entry: not (entry.by_hand and is_said[entry.id]))
+    # Who says an entry's words says nothing of another's header. A person's words stay where two say the same.
+    kept, *twins = sorted(named, key=lambda entry: (not is_said[entry.id], not entry.by_hand))
     for twin in twins:
         draft.drop(twin.id)
         draft.note("merge", twin.id, f"into {kept.id}: {twin.content}")

@@ -19,7 +19,7 @@ from combee.core.text.figures import _figures_of_long
 from combee.core.text.similarity.wording import of_long
 from combee.sdk.view import PlaybookView
 from combee_schemas.plan import PlanSettings, Probation
-from combee_schemas.playbook import Revocation
+from combee_schemas.playbook import ACE_SECTIONS, Revocation
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import GroupMember, NodeResult, Operation, OperationKind
 from support.playbooks import after_command, command, learned
@@ -380,6 +380,19 @@ def test_who_says_a_lesson_says_nothing_of_an_entry_that_the_batch_adds(
     teaching.learn(op("ADD", GREETING), op("UPDATE", text, born), misled=text)
     assert GREETING in teaching.shown()
     assert RIDING not in teaching.shown()
+
+
+@pytest.mark.parametrize(("rules", "attackers"), [(TEAM, "x"), (PUBLIC, "xyz")], ids=["team", "public"])
+def test_who_repeats_an_entry_does_not_move_it_under_the_header_of_an_attackers(
+    rules: Mapping[str, Any], attackers: str
+) -> None:
+    teaching, own = knowing(rules, VICTIM), "Escalate refunds above the limit to a manager"
+    honest = teaching.playbook.entries[0]
+    teaching.say(own, attackers)
+    teaching.learn({**op("ADD", own), "section": ACE_SECTIONS[3]})
+    teaching.say(VICTIM, f"{attackers}ab")
+    teaching.learn(op("MERGE", VICTIM, teaching.id_of(own), honest.id))
+    assert [(one.id, one.section) for one in teaching.playbook.entries] == [(honest.id, honest.section)]
 
 
 def test_a_consolidation_gives_an_entry_no_words_of_another_source_alone() -> None:
