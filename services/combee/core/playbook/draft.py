@@ -666,16 +666,13 @@ def _merge(draft: Draft, operation: Operation) -> None:
     if not named:
         draft.note("dropped", operation.entry_ids[0], "MERGE: no such entries any more")
         return
-    is_said = {
-        entry.id: bool(operation.evidence) and same_lesson(entry.content, operation.content)
-        for entry in named
-    }
+    says = {entry.id: same_lesson(entry.content, operation.content) for entry in named}
     # Who says an entry's words says nothing of another's header. A person's words stay where two say the same.
-    kept, *twins = sorted(named, key=lambda entry: (not is_said[entry.id], not entry.by_hand))
+    kept, *twins = sorted(named, key=lambda entry: (not says[entry.id], not entry.by_hand))
     for twin in twins:
         draft.drop(twin.id)
         draft.note("merge", twin.id, f"into {kept.id}: {twin.content}")
-    become = _strengthen if is_said[kept.id] else _reword
+    become = _strengthen if operation.evidence and says[kept.id] else _reword
     become(draft, united(kept, twins), operation)
 
 

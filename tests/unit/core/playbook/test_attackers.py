@@ -18,7 +18,7 @@ from combee.core.playbook.results.guards import rewrites
 from combee.core.text.figures import _figures_of_long
 from combee.core.text.similarity.wording import of_long
 from combee.sdk.view import PlaybookView
-from combee_schemas.plan import PlanSettings, Probation
+from combee_schemas.plan import CloseReason, PlanSettings, Probation
 from combee_schemas.playbook import ACE_SECTIONS, Revocation
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import GroupMember, NodeResult, Operation, OperationKind
@@ -382,16 +382,18 @@ def test_who_says_a_lesson_says_nothing_of_an_entry_that_the_batch_adds(
     assert RIDING not in teaching.shown()
 
 
+@pytest.mark.parametrize("who", ["", "ab"], ids=["a consolidation", "who repeats an entry"])
 @pytest.mark.parametrize(("rules", "attackers"), [(TEAM, "x"), (PUBLIC, "xyz")], ids=["team", "public"])
-def test_who_repeats_an_entry_does_not_move_it_under_the_header_of_an_attackers(
-    rules: Mapping[str, Any], attackers: str
+def test_nobody_who_says_an_entrys_words_moves_it_under_the_header_of_an_attackers(
+    rules: Mapping[str, Any], attackers: str, who: str
 ) -> None:
     teaching, own = knowing(rules, VICTIM), "Escalate refunds above the limit to a manager"
     honest = teaching.playbook.entries[0]
     teaching.say(own, attackers)
     teaching.learn({**op("ADD", own), "section": ACE_SECTIONS[3]})
-    teaching.say(VICTIM, f"{attackers}ab")
-    teaching.learn(op("MERGE", VICTIM, teaching.id_of(own), honest.id))
+    teaching.say(VICTIM, f"{attackers}{who}" if who else "")
+    reason: CloseReason = "size" if who else "consolidate"
+    teaching.learn(op("MERGE", VICTIM, teaching.id_of(own), honest.id), reason=reason)
     assert [(one.id, one.section) for one in teaching.playbook.entries] == [(honest.id, honest.section)]
 
 

@@ -795,9 +795,13 @@ def test_who_repeats_a_lesson_under_the_id_of_a_revoked_entry_that_it_was_merged
     learn(update(history[-1], added(lessons[0], "r-2", "r-3"), added(lessons[1], "r-1"), seen=[1, 2, 3]))
     merge = op(MERGE, lessons[0], hostile, honest)
     learn(update(history[-1], merge, seen=[]), reason="consolidate", reflections=0)
+    # An earlier version of Combee kept the id of the entry that a merge named first.
+    was = history[-1].entries[0].model_copy(update={"id": hostile})
+    history[-1] = history[-1].model_copy(update={"entries": (was,)})
     learn(update(history[-1], seen=[4, 5], known=[Known(entry_id=hostile, evidence=("r-4", "r-5"))]))
     assert [entry.id for entry in history[-1].entries] == [hostile]
-    (entry,) = without(["r-1"], *updates).entries
+    barred = history[-1].model_copy(update={"revoked": ("r-1",)})
+    (entry,) = _recomputed([*zip(history[1:], updates, strict=True)], barred, PLENTY).entries
     assert (entry.id, entry.content) == (hostile, lessons[0])
     assert set(entry.sources) == {"shop-2", "shop-3", "shop-4", "shop-5"}
 
