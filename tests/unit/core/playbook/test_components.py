@@ -24,6 +24,7 @@ from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Operation, OperationKind, Seen
 from support.playbooks import update_of
 from support.rows import each_row
+from support.teaching import rejected
 
 ADD, UPDATE, MERGE, REMOVE = OperationKind
 PLENTY = 10_000
@@ -32,7 +33,7 @@ TEXT = "Answer briefly.\n\n- one\n  - two\n\n## not a header\n[id-00001] no entr
 
 
 def part(name: str, content: str, **fields: Any) -> Entry:
-    return Entry(id=f"{name}-1", section=name, content=content, **fields)
+    return Entry(**{"id": f"{name}-1", "section": name, "content": content, **fields})
 
 
 BASE = empty("p").model_copy(
@@ -108,6 +109,20 @@ def test_operations_that_make_no_sense_for_components_are_dropped_and_recorded()
         op(MERGE, "All.", "plan-1", "tone-1"), op(UPDATE, "x", "gone-1"), op(REMOVE, "", "gone-1")
     )
     assert (texts, changes) == ({"plan": "Think first.", "tone": "Be kind."}, ["dropped"] * 3)
+
+
+def test_a_component_that_comes_back_by_a_rejection_has_one_text() -> None:
+    """A revocation had removed it, and a later batch wrote it anew under another id."""
+    without = BASE.model_copy(update={"version": 5, "entries": BASE.entries[1:]})
+    newest = without.model_copy(
+        update={"version": 6, "entries": (*without.entries, part("plan", "Anew.", id="p-7"))}
+    )
+    left = rejected(without, "plan-1", BASE, newest)
+    assert {(one.section, one.content) for one in left.entries} == {
+        ("plan", "Think first."),
+        ("tone", "Be kind."),
+    }
+    assert len(left.entries) == len(BASE.entries)
 
 
 def test_an_operator_may_remove_a_component() -> None:
