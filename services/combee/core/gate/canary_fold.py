@@ -77,7 +77,7 @@ class Canary:
         if runs is None and caller not in self.counted:
             return  # the maximum number of callers is reached
         arm, terms = self._arm(caller), self.terms
-        arm.unscored -= 1
+        arm.unscored = max(0, arm.unscored - 1)  # a run of before these terms is none of these
         if runs is None:
             return
         unscored_share = 1 - 1 / runs

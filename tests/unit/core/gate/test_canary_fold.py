@@ -147,6 +147,20 @@ def test_other_terms_begin_anew() -> None:
     assert folded(terms=again, known=[before]).candidate.counted == 0
 
 
+def test_a_late_score_of_a_run_before_other_terms_takes_nothing_from_the_new_canary() -> None:
+    """A promotion begins a canary anew, with the same callers; what they ran before is scored after it."""
+    (caller,) = callers_of(1, 1)
+    again = TERMS.model_copy(update={"control": 5})
+    terms = TERMS
+    fold = CanaryFold(lambda _: terms)
+    fold.add(0, outcome(caller, "before"), is_proven=True)
+    terms = again
+    fold.add(1, outcome(caller, "after", terms=again, success=True), is_proven=True)
+    fold.add(2, Outcome(run_id="before", playbook=NAME, success=True), is_proven=True)
+    (written,) = fold.changed(0)
+    assert (written.control.runs, written.control.unscored, written.control.counted) == (1, 0, 1)
+
+
 def test_callers_beyond_the_bound_are_turned_away_whichever_arm_is_theirs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
