@@ -1,8 +1,12 @@
 """A canary ends in one verdict that follows from proven outcomes, whatever dies, and closes at its deadline."""
 
+import asyncio
+
 import pytest
 
 from combee.adapters.memory import MemoryLog
+from combee.control.canaries import Canaries
+from combee.core.gate.canary_fold import Canary
 from combee.core.gate.policy import CanaryPolicy, GatePolicy
 from combee.core.names.sources import KnownSources, with_secret
 from combee.process.worker.provenance import Provenance
@@ -13,11 +17,13 @@ from combee_schemas.outcome import Outcome
 from combee_schemas.playbook import CANDIDATE, PRODUCTION, Label
 from support import ledger
 from support.canaries import SCORER, of_callers, signed
+from support.clock import ManualClock
 from support.deployment import CONTROL, Deployment
 from support.gates import batch, command, contents, decisions, labels, places, send
 from support.killed import killed_at_each_write
 from support.ledger import NAME, outgoing
 from support.planned import PlanningDeployment
+from support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
 
@@ -83,6 +89,28 @@ async def test_what_a_candidate_that_is_over_was_said_of_decides_nothing() -> No
     await deployment.log.produce(topics.LABELS.tombstone(key))
     await folded(deployment)
     assert verdicts(deployment.log) == []
+
+
+async def test_a_canary_that_began_anew_while_a_verdict_was_written_is_judged_too() -> None:
+    clock = ManualClock()
+    log = MemoryLog(clock)
+    canaries = Canaries(log, clock)
+
+    async def begin(control: int) -> Canary:
+        terms = POLICY.terms(NAME, 2, control, 0)
+        label = Label(playbook=NAME, label=CANDIDATE, version=2, canary=terms)
+        await log.produce(topics.LABELS.record(label))
+        await until(lambda: canaries.terms(NAME) == terms)
+        return Canary(playbook=NAME, terms=terms)
+
+    following = asyncio.create_task(canaries.labels.run())
+    before = await begin(1)
+    verdict = canaries.verdict(before)
+    assert verdict is not None, "it is late"
+    after = await begin(0)
+    canaries.written(verdict)
+    assert canaries.verdict(after) is not None
+    following.cancel()
 
 
 # ---- with the gate that asks for it

@@ -53,7 +53,9 @@ class Canaries:
     def written(self, verdict: Verdict) -> None:
         """Record that a verdict is written: the label in its present state gets no second one."""
         label = self._candidate(verdict.playbook)
-        if label is not None:
+        terms = terms_of(label)
+        # Another canary may have begun while it was written.
+        if label and terms and (terms.candidate, terms.control) == (verdict.candidate, verdict.production):
             self._verdict_written[verdict.playbook] = label
         logger.info(
             "canary",
