@@ -75,6 +75,21 @@ def test_who_says_that_an_entry_was_not_followed_is_no_evidence_for_its_removal(
 
 
 @both
+@pytest.mark.parametrize("more", [", and never guess", ", in 24 hours", " of 2025"])
+@pytest.mark.parametrize("is_more", [True, False])
+def test_who_says_more_or_less_than_an_entry_is_no_evidence_for_its_removal(
+    rules: Mapping[str, Any], more: str, *, is_more: bool
+) -> None:
+    brief = "Ask customers for the order number and the day of purchase before you look up a warranty in the archive"
+    entry, lesson = (brief, f"{brief}{more}") if is_more else (f"{brief}{more}", brief)
+    teaching = knowing(rules, entry)
+    teaching.say(lesson, "abcd")
+    teaching.say(ORDER, "x", harmful=[teaching.id_of(entry)])
+    teaching.learn(op("REMOVE", "", teaching.id_of(entry)))
+    assert teaching.shown() >= {entry, lesson}
+
+
+@both
 @pytest.mark.parametrize("before", [True, False])
 def test_signs_that_say_nothing_take_no_room_in_the_name_of_who_says_the_lesson(
     rules: Mapping[str, Any], *, before: bool

@@ -140,7 +140,10 @@ class Overlap:
 
 
 def contradicts(text: str, content: str) -> bool:
-    """Return whether a text has a content's words with another number or negation, in any order."""
+    """Return whether a text has a content's words with another number or negation, in any order.
+
+    A number or a negation that only one of them has may be about what it alone says.
+    """
     words = _plain(content)
     own = _plain(text) if len(text) <= SHORT else _plain_of_long(text)
     if len(words & own) < REARRANGED * len(words):
@@ -150,7 +153,14 @@ def contradicts(text: str, content: str) -> bool:
         for sentence, others in _plain_sentences(text)
         if len(words & others) >= REARRANGED * len(words | others)
     ]
-    return bool(sentences) and not any(_exact(sentence) == _exact(content) for sentence in sentences)
+    return bool(sentences) and all(_is_turned(sentence, content) for sentence in sentences)
+
+
+def _is_turned(sentence: str, content: str) -> bool:
+    (own, negations), (numbers, negated) = _exact(sentence), _exact(content)
+    is_replaced = bool(Counter(own) - Counter(numbers)) and bool(Counter(numbers) - Counter(own))
+    more, fewer = (sentence, content) if negations > negated else (content, sentence)
+    return is_replaced or (negations != negated and _plain(more) <= _plain(fewer))
 
 
 @lru_cache(4_096)
