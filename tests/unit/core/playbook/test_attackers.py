@@ -75,18 +75,27 @@ def test_who_says_that_an_entry_was_not_followed_is_no_evidence_for_its_removal(
 
 
 @both
-@pytest.mark.parametrize("more", [", and never guess", ", in 24 hours", " of 2025"])
-@pytest.mark.parametrize("is_more", [True, False])
+@pytest.mark.parametrize(
+    ("said", "lesson"),
+    [
+        *(
+            each
+            for more in (", and never guess", ", in 24 hours", " of 2025")
+            for each in (("", more), (more, ""))
+        ),
+        (" within 14 days", " within 2 weeks"),
+    ],
+)
 def test_who_says_more_or_less_than_an_entry_is_no_evidence_for_its_removal(
-    rules: Mapping[str, Any], more: str, *, is_more: bool
+    rules: Mapping[str, Any], said: str, lesson: str
 ) -> None:
     brief = "Ask customers for the order number and the day of purchase before you look up a warranty in the archive"
-    entry, lesson = (brief, f"{brief}{more}") if is_more else (f"{brief}{more}", brief)
+    entry = f"{brief}{said}"
     teaching = knowing(rules, entry)
-    teaching.say(lesson, "abcd")
+    teaching.say(f"{brief}{lesson}", "abcd")
     teaching.say(ORDER, "x", harmful=[teaching.id_of(entry)])
     teaching.learn(op("REMOVE", "", teaching.id_of(entry)))
-    assert teaching.shown() >= {entry, lesson}
+    assert teaching.shown() >= {entry, f"{brief}{lesson}"}
 
 
 @both

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import chain
 
-from combee.core.text.figures import figures, qualifiers
+from combee.core.text.figures import figures, lacking, qualifiers
 from combee.core.text.forms import SHORT
 from combee.core.text.similarity.relevance import rarity
 from combee.core.text.similarity.wording import MARKS, NEGATIONS, read_wording, wording
@@ -27,8 +27,6 @@ REARRANGED = 0.9
 """Minimum share of words, grammar included, that a content and its contrary have in common."""
 ROUNDING = 1e-6
 """By how much shares may differ whose weights are summed in different orders."""
-Exact = tuple[tuple[str, ...], int]
-"""The numbers of a content, and its number of negations."""
 Words = frozenset[str]
 _NUMBER = re.compile(r"[-+]?\d[\d.,:eE+-]*")
 _STOP_WORDS = (
@@ -157,9 +155,9 @@ def contradicts(text: str, content: str) -> bool:
 
 
 def _is_turned(sentence: str, content: str) -> bool:
-    (own, negations), (numbers, negated) = _exact(sentence), _exact(content)
-    is_replaced = bool(Counter(own) - Counter(numbers)) and bool(Counter(numbers) - Counter(own))
+    negations, negated = _negations(sentence), _negations(content)
     more, fewer = (sentence, content) if negations > negated else (content, sentence)
+    is_replaced = bool(lacking(sentence, content)) and bool(lacking(content, sentence))
     return is_replaced or (negations != negated and _plain(more) <= _plain(fewer))
 
 
@@ -236,10 +234,3 @@ def _words(content: str) -> Words:
 @lru_cache(4_096)
 def _words_of_short(content: str) -> Words:
     return frozenset(wording(content).words) - MARKS
-
-
-@lru_cache(4_096)
-def _exact(content: str) -> Exact:
-    words = wording(content).words
-    numbers = sorted(word for word in words if _NUMBER.fullmatch(word))
-    return tuple(numbers), _negations(content)
