@@ -229,6 +229,13 @@ class Reader:
 
     async def _fetch_missing(self, ref: PlaybookRef) -> None:
         await self._transport.watch(ref.name, ref.label)
+        await self._fetch_labelled(ref)
+        _, tried = self._tried(ref)
+        if tried and self._cache.version(ref.name, tried) is None:
+            # Who reads once would never be shown it, and only control would have such readers.
+            await self._fetch(ref.name, tried)
+
+    async def _fetch_labelled(self, ref: PlaybookRef) -> None:
         while self._find(ref) is None:
             changed = self._changed
             if ref.version is not None:

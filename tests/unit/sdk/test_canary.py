@@ -95,6 +95,18 @@ def test_a_candidate_that_is_not_the_newest_is_fetched_and_until_then_production
     until(lambda: client.playbook(NAME, caller=OURS).version == 2)
 
 
+@pytest.mark.parametrize("caller", [OURS, THEIRS])
+def test_who_reads_once_takes_part_though_the_candidate_is_not_the_newest(
+    memory: UnreliableTransport, caller: str
+) -> None:
+    """Else only control would have readers that end after one run, and nothing would ever be accepted."""
+    tried(memory, newest=5)
+    with Client(transport=lambda: memory) as client:
+        shown = client.playbook(NAME, caller=caller).shown()
+    assert shown is not None
+    assert shown.canary == place_of(NAME, TERMS, caller)
+
+
 def test_when_it_is_over_everybody_reads_production(client: Client, memory: UnreliableTransport) -> None:
     tried(memory)
     until(lambda: client.playbook(NAME, caller=OURS).version == 2)
