@@ -831,3 +831,23 @@ def test_who_taught_the_first_whole_text_next_to_a_revoked_source_is_asked_again
     assert (left.entries, [one.fate for one in left.mixed]) == ((), ["again", "again"])
     asked = [place for one in left.mixed for place in one.again]
     assert without(["r-1"], *made, asked=asked).again == (*asked,)
+
+
+def test_a_text_that_a_person_wrote_stays_where_a_rejection_gave_it_back() -> None:
+    first, *_ = made = whole_texts(([1, 2], "Be brief"))
+    book = [empty("p")]
+    book.append(versions.after_update(book[-1], first, budget_tokens=PLENTY, now_ms=0))
+    theirs = command("edit", operations=(op(UPDATE, "Be polite", "calc-00001"),))
+    book.append(executing.after_command(book[-1], theirs, 1, target=None, budget_tokens=PLENTY, now_ms=0))
+    later = update(book[-1], op(UPDATE, "Be rude", "calc-00001", evidence=("r-3",)), seen=[3])
+    made.append(
+        later.model_copy(update={"plan": later.plan.model_copy(update={"settings": first.plan.settings})})
+    )
+    book.append(versions.after_update(book[-1], made[-1], budget_tokens=PLENTY, now_ms=0))
+    book.append(rejected(book[-1], "calc-00001", book[-2]))
+    assert [one.content for one in book[-1].entries] == ["Be polite"]
+    barred = book[-1].model_copy(update={"revoked": ("r-1", "r-2")})
+    left = Recomputation(book[0], barred, next_id=9)
+    for version, one in zip(book[1:], (first, None, made[-1], None), strict=True):
+        left.follow(version, one)
+    assert [one.content for one in left.result(budget_tokens=PLENTY).entries] == ["Be polite"]

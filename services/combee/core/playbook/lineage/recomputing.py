@@ -302,9 +302,11 @@ class Recomputation:
         """Yield the entries of a version as people gave them; nobody wrote the words that a rejection gives back."""
         cleaned = dict(self._cleaned(version))
         for entry in version.entries:
-            last = self._last.get((entry.id, entry.content), entry) if version.origin == "reject" else entry
+            known = self._last if version.origin == "reject" else {}
+            last = known.get((entry.id, entry.content), entry)
             is_same = last is not None and (last.content, last.state) == (entry.content, entry.state)
-            given = cleaned.get(entry.id) if is_same else last
+            # A whole text that a person wrote rests on the person, though nothing of it says so.
+            given = cleaned.get(entry.id, known.get((entry.id, entry.content))) if is_same else last
             if given is not None:
                 yield entry.id, given
 
