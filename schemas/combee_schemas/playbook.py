@@ -59,7 +59,7 @@ class Entry(Value):
     """Last names of sources (`Source`) whose reflections support the entry, newest last."""
     recognised: tuple[Name, ...] = ()
     """Last names of sources in whose lessons only a model recognises the entry: they are no support, and nobody else
-    takes from them alone what stands for their lessons."""
+    takes from them alone what stands for their lessons. ``unproven``: those behind it whose names are not known."""
     harmed: tuple[Name, ...] = ()
     """Last names of sources whose runs found the entry harmful, newest last; each source's last word counts."""
     helped: tuple[Name, ...] = ()

@@ -125,7 +125,7 @@ class Rules:
         sources = min(PERSON, len(own)) if self.several else 1
         # The version of a large playbook may have had no room for names.
         is_unknown = not entry.sources and entry.evidence_count > 0
-        is_others = is_unknown or not {*own}.difference({UNPROVEN}).union(entry.recognised) <= {*(by or ())}
+        is_others = is_unknown or not ({*own} - {UNPROVEN} | {*entry.recognised}) <= {*(by or ())}
         if self.several and by is not None and is_others:
             sources = max(NOT_ALONE, sources)
         return Support(sources, max(1, min(PERSON, entry.evidence_count)))
@@ -823,8 +823,8 @@ def with_sources(
 ) -> tuple[Entry, ...]:
     """Return entries with the names of the sources whose reflections say them now, the newest last.
 
-    ``landed`` are the reflections of the batch, by entry, that it rests on; no others name anybody. Who is the first
-    one that has a name does not stand alone behind what nobody's name stood behind.
+    ``landed`` are the reflections of the batch, by entry, that it rests on; no others name anybody. Where others'
+    names are not known, the first that is known does not stand alone.
     """
     seen, rules = update.result.seen, rules_of(update.plan.settings)
     names, unsure = names_of(seen, rules.names), unsure_of(seen, rules)
@@ -836,8 +836,8 @@ def with_sources(
         recognised = [names[one] for one in new if one in unsure and names[one] != UNPROVEN]
         if not (said or recognised):
             return entry
-        is_older = entry.created_version < entry.updated_version
-        if rules.weighs and is_older and not entry.sources and entry.evidence_count > len(new):
+        is_known = bool(entry.sources) or entry.created_version == entry.updated_version
+        if rules.weighs and not is_known and entry.evidence_count > len(new):
             recognised = [UNPROVEN, *recognised]
         update = {
             "sources": last_sources(entry.sources, said),
