@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from math import log
 
+from combee.core.names.sources import supporters
 from combee.core.playbook.budget import balance, entry_tokens
 from combee.core.text.forms import comparable
 from combee.core.text.similarity.wording import evened
@@ -31,8 +32,8 @@ def best_entries(
 ) -> tuple[Entry, ...]:
     """Return those of the best ``k`` entries that fit ``budget_tokens``, in their own order.
 
-    The most relevant to ``query`` are best; without a query, the most helpful: balance of counters, or of the
-    words of ``several`` sources, then evidence, then the newest.
+    The most relevant to ``query`` are best; without a query, the most helpful: balance of counters, then evidence,
+    then the newest. Where ``several`` sources teach, their words count, and of equals the sources behind them first.
     """
     if k is None and (budget_tokens is None or sum(map(entry_tokens, entries)) <= budget_tokens):
         return tuple(entries)
@@ -58,8 +59,10 @@ def entries_to_judge(entries: Sequence[Entry], trace: Trace, budget_tokens: int)
     return best_entries(given, query=trace.task, budget_tokens=budget_tokens)
 
 
-def _use(entry: Entry, *, several: bool) -> tuple[int, int, int, str]:
-    return -balance(entry, several=several), -entry.evidence_count, -entry.updated_version, entry.id
+def _use(entry: Entry, *, several: bool) -> tuple[int | str, ...]:
+    sources = len(supporters(entry)) if several else 0
+    evidence = -entry.evidence_count, -entry.updated_version
+    return -balance(entry, several=several), -sources, *evidence, entry.id
 
 
 def relevance(entries: Sequence[Entry], query: str) -> Mapping[str, float]:

@@ -46,6 +46,14 @@ def test_what_does_not_fit_hides_nothing_that_does(query: str | None) -> None:
     assert list(best_entries(known, query=query, budget_tokens=2_000)) == others
 
 
+def test_who_repeats_itself_does_not_displace_what_more_sources_say() -> None:
+    said_often, *others = entries("send the list", "ask first", "look it up")
+    repeated = said_often.model_copy(update={"evidence_count": 9, "sources": ("x",)})
+    shared = [one.model_copy(update={"evidence_count": 2, "sources": ("a", "b")}) for one in others]
+    assert list(best_entries((repeated, *shared), k=2, several=True)) == shared
+    assert repeated in best_entries((repeated, *shared), k=2)
+
+
 def test_of_a_very_long_text_the_beginning_and_the_end_count() -> None:
     known = entries("gearbox", "middle", "seal")
     scores = relevance(
