@@ -28,7 +28,8 @@ pytestmark = pytest.mark.usefixtures("quick_polls")
 
 
 @pytest.fixture
-def learned(quick_polls: None, monkeypatch: pytest.MonkeyPatch) -> Deployment:  # noqa: ARG001 - order
+def learned(quick_polls: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Deployment:  # noqa: ARG001 - order
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # what is kept for a person is kept there
     deployment = learned_from(monkeypatch)
     publish_with(monkeypatch, deployment)
     return deployment
@@ -41,7 +42,6 @@ def by_editor(monkeypatch: pytest.MonkeyPatch, folder: Path, script: str) -> Non
     path.chmod(stat.S_IRWXU)
     monkeypatch.setenv("VISUAL", "")
     monkeypatch.setenv("EDITOR", str(path))
-    monkeypatch.setattr(tempfile, "tempdir", str(folder))  # what is kept for a person is kept there
 
 
 def first(deployment: Deployment) -> str:
