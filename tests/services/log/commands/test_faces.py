@@ -2,8 +2,10 @@
 
 import asyncio
 import json
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -209,6 +211,12 @@ CASES = [
     branch("of what is deleted", state=GONE, refused=NO_MORE),
     branch("of what never was", state=(), refused=NEVER),
 ]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def kept_edits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Have refused edits kept in the test's own folder."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
