@@ -883,12 +883,16 @@ def taught(
 
 
 def without_claims(playbook: Playbook, trust: Trust | None) -> Playbook:
-    """Return a playbook as it is under a posture: names that a lab counted were only claimed."""
+    """Return a playbook as it is under a posture: names that a lab counted were only claimed.
+
+    Several that taught there are one without a proof now: who comes next has not taught everything.
+    """
     if playbook.trust != "lab" or trust == "lab":
         return playbook
     nobody: dict[str, object] = {"sources": (), "recognised": (), "harmed": (), "helped": ()}
     entries = tuple(entry.model_copy(update=nobody) for entry in playbook.entries)
-    return playbook.model_copy(update={"entries": entries, "taught_by": ()})
+    unproven = (TaughtBy(name=UNPROVEN, batches=1),) if len(playbook.taught_by) > 1 else ()
+    return playbook.model_copy(update={"entries": entries, "taught_by": unproven, "trust": trust})
 
 
 @once_per_version

@@ -810,20 +810,25 @@ def test_a_check_calls_word_gives_a_repeat_no_weight_against_a_correction() -> N
     assert all(set(one.sources) == {"x"} for one in teaching.playbook.entries if one.content == LIMIT)
 
 
+@pytest.mark.parametrize("others", ["abcd", ""], ids=["", "nobody else has taught since"])
 @pytest.mark.parametrize("by", ["", "x"], ids=["", "and it repeats that first"])
 @pytest.mark.parametrize("source", ["x", "xy"])
 @pytest.mark.parametrize("was", [TEAM, LAB], ids=["a large playbook", "a lab"])
 def test_what_a_playbook_does_not_say_who_taught_is_changed_by_no_source_alone(
-    was: Mapping[str, Any], source: str, by: str
+    was: Mapping[str, Any], source: str, by: str, others: str
 ) -> None:
-    """A large one has no room for names, and a lab's are nobody's. Who said it again seemed to be alone behind it."""
+    """A large one has no room for names, and a lab's are nobody's. Who said it again seemed to be alone behind it.
+
+    Who taught first after a lab seemed to have taught everything.
+    """
     teaching = knowing(was, VICTIM, GREETING)
     nameless = tuple(one.model_copy(update={"sources": ()}) for one in teaching.playbook.entries)
     teaching.playbook = teaching.playbook.model_copy(update={"entries": nameless})
     teaching.rules = TEAM
     teaching.say(VICTIM, by)
-    teaching.say(OTHER, "abcd")
-    teaching.learn()
+    teaching.say(OTHER, others)
+    if teaching.batch:
+        teaching.learn()
     victim = teaching.id_of(VICTIM)
     for _ in range(3):
         teaching.say(ORDER, source, harmful=[victim])
