@@ -136,7 +136,8 @@ def evictions(
 
     Proposed entries have a share of their own in addition to the budget: agents do not read them, and a full playbook
     would learn nothing new if it had to make room for them at once. There the sources that have most of the room make
-    some, of tokens and of the names of those who support these entries.
+    some, of tokens and of the names of those who support these entries. A full record is first short of room for what
+    they have beyond that share of it.
     """
     was_shown = [entry for entry in (entries if before is None else before) if entry.is_active]
     was, out = tokens_by_entry(was_shown, sections), dict[str, None]()
@@ -157,11 +158,15 @@ def evictions(
         if not gone:
             # Short entries, and letters of several bytes, fill a record with fewer tokens than others.
             less = min(budget_tokens, sum(sizes.values()) + sum(waiting.values())) * 9 // 10
-            candidates = (
-                *_excess(shown, sizes, was, less, parts),
-                *_crowded_out(proposed, waiting, 0, several=several),
+            size = {entry.id: stored_bytes([entry]) for entry in proposed}
+            candidates = dict.fromkeys(
+                (
+                    *_crowded_out(proposed, size, ENTRIES_BYTES // (PROPOSED_SHARE + 1), several=several),
+                    *_excess(shown, sizes, was, less, parts),
+                    *_crowded_out(proposed, waiting, 0, several=several),
+                )
             )
-            gone = tuple(_beyond_record(left, candidates))
+            gone = tuple(_beyond_record(left, [*candidates]))
         out |= dict.fromkeys(gone)
 
 

@@ -15,7 +15,7 @@ from combee.core.playbook.lineage.recomputing import Recomputation
 from combee.core.playbook.retention import reflection_effects
 from combee.core.playbook.versions import empty
 from combee_schemas.base import Source
-from combee_schemas.playbook import Entry, Playbook
+from combee_schemas.playbook import ACE_SECTIONS, Entry, Playbook
 from combee_schemas.scan import Operation, Seen, Update
 from support.playbooks import ADD, PLENTY, REMOVE, changes, entry, op, update_of
 from support.rows import each_row
@@ -240,6 +240,23 @@ def test_who_fills_the_record_with_lessons_that_wait_costs_others_neither_theirs
     left = [one for one in (*waiting, *honest) if one.id not in out]
     assert honest == left[-len(honest) :]
     assert NAMES_BYTES - 2_000 < sum(len(name) for one in left for name in one.sources) <= NAMES_BYTES
+
+
+def test_who_fills_the_record_with_short_lessons_that_wait_has_no_room_of_what_is_shown() -> None:
+    """The lessons are Chinese, which take more bytes than tokens; those that wait take even more."""
+    shown = [
+        entry(f"misc-{n:05d}", f"{n:04d}{'量' * 38}", sources=tuple("abcde"), section="OTHERS")
+        for n in range(1_125)
+    ]
+    waiting = [
+        entry(f"ctx-{n:05d}", "𠀀𠀁𠀂", sources=("xyz"[n % 3],), state="proposed", section=ACE_SECTIONS[5])
+        for n in range(1_000)
+    ]
+    tokens = 16_000
+    assert max(sum(map(entry_tokens, shown)), 4 * sum(map(entry_tokens, waiting))) <= tokens
+    out = evictions([*shown, *waiting], tokens, shown, parts=dict.fromkeys("abcdexyz", Fraction(1, 8)))
+    assert out
+    assert {one.id for one in waiting}.issuperset(out)
 
 
 def test_room_for_the_largest_batch_is_made_in_a_moment() -> None:
