@@ -24,7 +24,12 @@ _IGNORABLE = re.compile(f"[{IGNORABLE}]+")
 _RAISED = re.compile("[\u2070\u00b9\u00b2\u00b3\u2071\u2074-\u207f]+")
 _SMALL = "\u00bc-\u00be\u2080-\u2089\u2150-\u215e\u2189"
 """Lowered digits and fractions, as the inside of a character class."""
-_BESIDE_A_DIGIT = re.compile(f"(?<=[0-9])(?=[{_SMALL}])|(?<=[{_SMALL}])(?=[0-9])")
+_WHOLE = r"\u2460-\u249b\u24ea\u3251-\u325f\u32b1-\u32cb\u3358-\u3370\u33e0-\u33fe\U0001f100-\U0001f10a"  # ①, ⒈, ㏠
+"""Signs that are whole numbers, as the inside of a character class."""
+_BESIDE_A_DIGIT = re.compile(
+    f"(?<=[0-9])(?=[{_SMALL}])|(?<=[{_SMALL}])(?=[0-9])"
+    f"|(?<=[0-9{_SMALL}{_WHOLE}])(?=[{_WHOLE}])|(?<=[{_WHOLE}])(?=[0-9{_SMALL}])"
+)
 _LINE_ENDS = re.compile(r"\r\n?|[\x0b\x0c\x85\u2028\u2029]")
 _UNSEEN = re.compile(rf"[\x00-\x08\x0e-\x1f\x7f-\x9f\ufff9-\ufffb{IGNORABLE}]+")
 _CHAT_TOKEN = re.compile(
