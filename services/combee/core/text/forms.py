@@ -21,7 +21,7 @@ IGNORABLE = (
 """Unicode's Default_Ignorable_Code_Point, as the inside of a character class. Unicode has reserved these ranges: a
 new version assigns characters within them, and adds no others."""
 _IGNORABLE = re.compile(f"[{IGNORABLE}]+")
-_RAISED = re.compile("[\u2070\u00b9\u00b2\u00b3\u2071\u2074-\u207f]+")
+_RAISED = re.compile("[\u2070\u00b9\u00b2\u00b3\u2071\u2074-\u207f\u02b0-\u02b8\u02e0-\u02e4\u1d2c-\u1d61]+")
 _SMALL = "\u00bc-\u00be\u2080-\u2089\u2150-\u215e\u2189"
 """Lowered digits and fractions, as the inside of a character class."""
 _WHOLE = r"\u2460-\u249b\u24ea\u3251-\u325f\u32b1-\u32cb\u3358-\u3370\u33e0-\u33fe\U0001f100-\U0001f10a"  # ①, ⒈, ㏠

@@ -68,6 +68,8 @@ DIFFERENT = [
     ("Pay up to 501. Then ask", "Pay up to 50⒈ Then ask"),
     ("Wait until 201日", "Wait until 20㏠"),
     ("Take step 12 first", "Take step ①② first"),
+    ("Multiply by 2x", "Multiply by 2ˣ"),
+    ("Solve it with ATb", "Solve it with Aᵀb"),
     ("Add -5", "Add 5"),
     ("Compute n-1", "Compute n+1"),
     ("Use a <= b", "Use a < b"),
