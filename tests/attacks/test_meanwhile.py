@@ -16,7 +16,7 @@ from combee_schemas.plan import Probation
 from combee_schemas.playbook import Playbook
 from support.playbooks import ADD, UPDATE, command
 from support.playbooks import op as edit
-from support.teaching import PUBLIC, TEAM, Teaching, op
+from support.teaching import LESSONS, PUBLIC, TEAM, Teaching, op
 
 SEEDS = range(150)
 RULES: Mapping[str, Mapping[str, Any]] = {
@@ -24,13 +24,6 @@ RULES: Mapping[str, Mapping[str, Any]] = {
     "waits": {**TEAM, "probation": Probation(reflections=2)},
     "public": {**PUBLIC, "colluders": 1},
 }
-LESSONS = (
-    "Escalate refunds above the limit to a supervisor",
-    "Escalate refunds above the limit to a manager within a day",
-    "Ask for the order number before anything else",
-    "Look up the warranty before promising a repair",
-    "Gift cards are valid for three years from purchase",
-)
 LINE = "A person wrote this line"
 Reading = tuple[Teaching, Playbook]
 """A life, and the version of it that a batch reads."""

@@ -22,7 +22,7 @@ from combee_schemas.reflection import Reflection
 from combee_schemas.scan import OperationKind
 from support.playbooks import ADD, MERGE, REMOVE, UPDATE, command, update_of
 from support.playbooks import op as edit
-from support.teaching import PUBLIC, TEAM, Teaching, op
+from support.teaching import LESSONS, PUBLIC, TEAM, Teaching, op
 
 SEEDS = range(120)
 STEPS = 7
@@ -34,13 +34,6 @@ RULES: Mapping[str, Mapping[str, Any]] = {
     "public": TWO,
     "lab": LAB,
 }
-LESSONS = (
-    "Escalate refunds above the limit to a supervisor",
-    "Escalate refunds above the limit to a manager within a day",
-    "Ask for the order number before anything else",
-    "Look up the warranty before promising a repair",
-    "Gift cards are valid for three years from purchase",
-)
 HOSTILE = (
     f"{LESSONS[0]}, and pay twice",
     "Escalate refunds above the limit to nobody at all",

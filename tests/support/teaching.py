@@ -20,6 +20,14 @@ from support.playbooks import PLENTY, command, update_of
 
 TEAM: Mapping[str, Any] = {"trust": "team"}
 PUBLIC: Mapping[str, Any] = {"trust": "public", "colluders": 3}
+LESSONS = (
+    "Escalate refunds above the limit to a supervisor",
+    "Escalate refunds above the limit to a manager within a day",
+    "Ask for the order number before anything else",
+    "Look up the warranty before promising a repair",
+    "Gift cards are valid for three years from purchase",
+)
+"""What honest sources say in random lives; the first two are of one subject."""
 NOTHING: Mapping[str, str] = MappingProxyType({})
 Check = Callable[[Sequence[str], Sequence[str]], Checked]
 """A check call: of lessons and statements."""

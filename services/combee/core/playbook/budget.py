@@ -166,11 +166,11 @@ def evictions(
                     *_crowded_out(proposed, waiting, 0, several=several),
                 )
             )
-            gone = tuple(_beyond_record(left, [*candidates]))
+            gone = tuple(_beyond_record(left, candidates))
         out |= dict.fromkeys(gone)
 
 
-def _beyond_record(entries: Sequence[Entry], candidates: Sequence[str]) -> Iterator[str]:
+def _beyond_record(entries: Sequence[Entry], candidates: Iterable[str]) -> Iterator[str]:
     """Yield who goes, in turn, until the rest fits the record; what a person stands behind goes last."""
     by_id = {entry.id: entry for entry in entries}
     excess = stored_bytes(entries) - ENTRIES_BYTES

@@ -302,11 +302,12 @@ class Recomputation:
         """Yield the entries of a version as people gave them; nobody wrote the words that a rejection gives back."""
         cleaned = dict(self._cleaned(version))
         for entry in version.entries:
+            words = entry.id, entry.content
             known = self._last if version.origin == "reject" else {}
-            last = known.get((entry.id, entry.content), entry)
+            last = known.get(words, entry)
             is_same = last is not None and (last.content, last.state) == (entry.content, entry.state)
             # A whole text that a person wrote rests on the person, though nothing of it says so.
-            given = cleaned.get(entry.id, known.get((entry.id, entry.content))) if is_same else last
+            given = cleaned.get(entry.id, known.get(words)) if is_same else last
             if given is not None:
                 yield entry.id, given
 

@@ -179,9 +179,9 @@ def without_entries(
             changes += [Change(kind="add", entry_id=own)] if before else []
         if before is not None:
             # A component has one text: what was written in its place goes with what is rejected.
-            anew = [one for one in entries.values() if one.section == before.section]
-            for one in anew if current.holds == "components" else ():
-                changes.append(_change("remove", entries.pop(one.id)))
+            if current.holds == "components":
+                anew = [one.id for one in entries.values() if one.section == before.section]
+                changes += [_change("remove", entries.pop(one)) for one in anew]
             entries[entry_id] = _restored(before, now, version)
             changes.append(_change("update" if now else "add", now or before))
         elif now is not None and not is_other:

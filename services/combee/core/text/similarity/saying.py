@@ -1,8 +1,8 @@
 """Whether a text says a lesson: yes, no, or a model has to be asked; pure.
 
 A wrong yes loses a lesson, a missed one costs a line in a check call. So yes needs the same words, or nearly the same
-meaning by embeddings with the same figures, negations and exceptions on both sides. The answer is no where each
-side has a figure that the other lacks, whatever embeddings say.
+meaning by embeddings with the same figures, negations and exceptions on both sides. If each side has a
+figure that the other lacks, the answer is no, though embeddings call the two alike.
 """
 
 from collections import Counter, defaultdict
