@@ -140,7 +140,8 @@ class Rejected(Value):
 
     entry_id: Name
     said: Hash = ""
-    """Digest of the wording: no large text displaces others. Empty: the removal of the entry was rejected."""
+    """Digest of the wording, or of the very words where agents read that wording: no large text displaces others.
+    Empty: agents read these words, or the removal of the entry was rejected."""
     evidence: tuple[Name, ...] = ()
 
 

@@ -608,7 +608,7 @@ class Rejections:
     """What a person rejected of candidates, so that no batch brings it back."""
 
     said: frozenset[str] = frozenset()
-    """Digests of wordings."""
+    """Digests of wordings, or of the very words."""
     witnesses: frozenset[str] = frozenset()
     """The reflections that taught it."""
 
@@ -619,7 +619,9 @@ class Rejections:
 
     def has(self, content: str) -> bool:
         """Return whether a content says what was rejected."""
-        return bool(content and self.said) and wording_digest(content) in self.said
+        return bool(content and self.said) and not self.said.isdisjoint(
+            (wording_digest(content), said_digest(content))
+        )
 
     def bars(self, operation: Operation) -> bool:
         """Return whether an operation says what was rejected, or rests on its witnesses alone."""

@@ -15,6 +15,7 @@ from combee.core.playbook.operations import read_operations
 from combee.core.playbook.results.clusters import mostly_harmful
 from combee.core.playbook.results.coverage import MAX_REWRITTEN_CHARS, Coverage, Lesson
 from combee.core.playbook.results.guards import rewrites
+from combee.core.playbook.versions import empty
 from combee.core.text.figures import _figures_of_long
 from combee.core.text.similarity.wording import of_long
 from combee.sdk.view import PlaybookView
@@ -23,6 +24,7 @@ from combee_schemas.playbook import ACE_SECTIONS, Revocation
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import GroupMember, NodeResult, Operation, OperationKind
 from support.playbooks import after_command, command, learned
+from support.playbooks import op as edit
 from support.teaching import PUBLIC, TEAM, UNKNOWN, Teaching, op, rejected
 
 both = pytest.mark.parametrize("rules", [TEAM, PUBLIC], ids=["team", "public"])
@@ -1074,6 +1076,27 @@ def test_who_says_a_lesson_anew_while_a_candidate_waits_keeps_it_by_no_other_id(
     assert teaching.id_of(RIDING) != own
     teaching.playbook = rejected(candidate, own, production, teaching.playbook)
     assert teaching.shown() == {VICTIM, GREETING}
+
+
+@pytest.mark.parametrize("by", ["agents", "a person"])
+def test_what_agents_read_or_a_person_wrote_is_not_barred_by_a_rejection_of_nearly_its_words(by: str) -> None:
+    teaching, near = knowing(TEAM, VICTIM), "Escalate refunds, above the limit, to a supervisor"
+    production = teaching.playbook if by == "agents" else empty("p")
+    own = teaching.id_of(VICTIM)
+    if by == "a person":
+        kept = (edit(OperationKind.UPDATE, VICTIM, own),)
+        teaching.playbook = after_command(command("edit", operations=kept), teaching.playbook)
+    teaching.say(near, "x")
+    teaching.learn()
+    left = teaching.playbook = rejected(teaching.playbook, teaching.id_of(near), production)
+    teaching.say(OTHER, "abcd", harmful=[own])
+    teaching.learn(op("REMOVE", "", own))
+    assert teaching.shown() == {OTHER}
+    back = command("rollback", version=left.version)
+    teaching.playbook = after_command(back, teaching.playbook, left)
+    teaching.say(near, "x")
+    teaching.learn()
+    assert teaching.shown() == {VICTIM}
 
 
 @pytest.mark.parametrize("before", ["", OTHER], ids=["a new entry", "one that agents read"])

@@ -380,7 +380,7 @@ def test_a_rejection_leaves_what_a_person_has_kept_or_written_since() -> None:
     production = empty("p").model_copy(update={"version": 1, "entries": (entry(ID, RULE),)})
     poisoned = entry(ID, POISON)
     candidate = production.model_copy(update={"version": 2, "entries": (poisoned,)})
-    for words in (RULE, "A person has written this since."):
+    for words in (RULE, "A person has written this since.", f"The {POISON}"):
         written = entry(ID, words).model_copy(update={"by_hand": True})
         now = production.model_copy(update={"version": 3, "entries": (written,)})
         (kept,) = without_entries(now, candidate, production, {ID: ("r-2",)}, budget_tokens=PLENTY).entries

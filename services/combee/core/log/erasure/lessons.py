@@ -138,10 +138,10 @@ class Lessons:
 
     def _note(self, content: str) -> None:
         if content:
-            rejected = wording_digest(content)
-            self._heads.update((content[:HEAD_CHARS], said_digest(content), rejected))
+            rejected = wording_digest(content), said_digest(content)
+            self._heads.update((content[:HEAD_CHARS], *rejected))
             if self._names((content,)):
-                self._named.add(rejected)
+                self._named.update(rejected)
 
     def is_erased(self, version: Playbook, entry: Entry) -> bool:
         """Return whether a version loses an entry; components stay, being whole prompts."""

@@ -13,6 +13,7 @@ from combee.core.playbook.trust import (
     barred_sources,
     names_counted,
     parts_if_several,
+    said_digest,
     without_claims,
     wording_digest,
 )
@@ -152,13 +153,16 @@ def without_entries(
     """
     says = {entry.id: entry.content for entry in candidate.entries}
     was = _before_rejected(production, between, says, behind, current)
-    read = {entry.content for entry in production.entries if entry.is_active}
-    known = read | {entry.content for entry in was.values()}
+    spared = {entry.content for entry in production.entries if entry.is_active}
+    spared |= {entry.content for entry in was.values()}
+    spared |= {
+        entry.content
+        for entry in current.entries
+        if entry.by_hand and not (entry.id in behind and entry.content == says.get(entry.id))
+    }
     rejected = tuple(
         Rejected(
-            entry_id=entry_id,
-            said=wording_digest(says[entry_id]) if says.get(entry_id, "") not in {"", *known} else "",
-            evidence=ids[-EVIDENCE_KEPT:],
+            entry_id=entry_id, said=_barring(says.get(entry_id, ""), spared), evidence=ids[-EVIDENCE_KEPT:]
         )
         for entry_id, ids in behind.items()
     )
@@ -189,7 +193,7 @@ def without_entries(
     # Somebody may have said it anew while the candidate waited.
     rejections = Rejections(frozenset(one.said for one in rejected))
     for entry in [*entries.values()]:
-        if rejections.has(entry.content) and not entry.by_hand and entry.content not in read:
+        if rejections.has(entry.content):
             changes.append(_change("remove", entries.pop(entry.id)))
     order = [entry.id for entry in current.entries if entry.id in entries]
     kept = tuple(entries[entry_id] for entry_id in dict.fromkeys((*order, *entries)))
@@ -209,6 +213,17 @@ def without_entries(
             "rejected": (*current.rejected, *rejected)[-REJECTED_KEPT:],
         }
     )
+
+
+def _barring(content: str, spared: Collection[str]) -> str:
+    """Return the digest of a rejected content's wording, or of its very words where what is ``spared`` has that.
+
+    Else that would not come back where something takes it away. Empty if it says the same.
+    """
+    if not content or _is_any(content, spared):
+        return ""
+    wordings = map(wording_digest, spared)
+    return said_digest(content) if wording_digest(content) in wordings else wording_digest(content)
 
 
 def _is_any(content: str, others: Iterable[str]) -> bool:
