@@ -253,8 +253,12 @@ async def test_a_source_that_is_alone_is_not_held_up() -> None:
     assert [len(batch.members) for batch in ledger.batches(deployment.log)] == [8, 8]
 
 
-async def test_a_flood_larger_than_memory_waits_in_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("combee.shuffle.partition.WINDOW_KEPT", 9)
+@pytest.mark.parametrize("kept", [9, 8])
+async def test_a_flood_larger_than_memory_waits_in_the_log(
+    monkeypatch: pytest.MonkeyPatch, kept: int
+) -> None:
+    """A window that keeps no more than a batch shows, too, who is beyond his share of it."""
+    monkeypatch.setattr("combee.shuffle.partition.WINDOW_KEPT", kept)
     deployment = await began(window_memory_bytes=0)
     await flooded(deployment)
     assert shares(ledger.batches(deployment.log))[1]["shop"] == 4

@@ -23,7 +23,7 @@ COMMANDS = topics.COMMANDS.name
 RECHECK_S = 1.0
 """Seconds between checks whether a blocked line may go on or a batch is overdue: no event says so."""
 WINDOW_KEPT = 100
-"""Reflections per playbook kept in memory, at least a whole batch; further ones wait as offsets."""
+"""Reflections per playbook kept in memory, at least two batches; further ones wait as offsets."""
 LETTERS_AT_ONCE = 500
 """Maximum number of dead letters in one transaction: a whole backlog would exceed its time-out."""
 LETTER_BYTES = 4 << 20
@@ -205,7 +205,8 @@ class ShuffleState:
         if self.manifests.covers(line, member.offset):
             return False
         window = self.window(line)
-        if not is_reread and (window.overflow or len(window.waiting) >= max(WINDOW_KEPT, batch_size)):
+        most = max(WINDOW_KEPT, 2 * batch_size)  # all sources' shares together are less than two batches
+        if not is_reread and (window.overflow or len(window.waiting) >= most):
             window.overflow.append(member.offset)
             if len(window) == 1:
                 self.agenda.note(line, window)
@@ -239,13 +240,13 @@ class ShuffleState:
         """Let reflections beyond their source's share wait for later batches."""
         self._let_go(line, self.windows[line].hold_over(share))
 
-    def to_read_again(self, line: str, batch_size: int) -> list[int]:
+    def to_read_again(self, line: str, batch_size: int, share: Share | None) -> list[int]:
         """If a window has less than a batch in memory, remove and return the offsets that now fit into it."""
         window = self.windows.get(line, EMPTY)
         lack = batch_size - len(window.waiting)
         if lack <= 0 or not (window.overflow or window.over_share):
             return []
-        return window.take_offsets(max(batch_size, WINDOW_KEPT), lack)
+        return window.take_offsets(max(batch_size, WINDOW_KEPT), lack, share)
 
     def window(self, playbook: str) -> Window:
         """Return a playbook's window."""

@@ -353,7 +353,8 @@ class Shuffler:
         is_refilled = False
         source = TopicPartition(topic=REFLECTIONS, partition=state.number)
         for line in lines:
-            offsets = state.to_read_again(line, self._rules.batch_size(state, line))
+            size, share = self._rules.batch_size(state, line), self._rules.share(state, line)
+            offsets = state.to_read_again(line, size, share)
             if not offsets:
                 continue
             records = await self._log.read_at(source, offsets)

@@ -3,7 +3,7 @@
 from array import array
 from bisect import insort
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from heapq import heapify, heappop, heappush
@@ -121,29 +121,44 @@ class Window:
 
         The removed ones wait for later batches.
         """
-        counts = Counter(item.source for item in self.waiting)
-        sources = {*share.parts, *counts, *self.over_share}
-        if len(self.waiting) <= share.batch_size or len(sources) <= 1:
-            return []
-        most = {source: share.most_of(source, len(sources)) for source in counts}
-        excess = sum(max(0, count - most[source]) for source, count in counts.items())
-        excess = min(excess, len(self.waiting) - share.batch_size)
-        taken: list[Waiting] = []
-        at = len(self.waiting)
-        while len(taken) < excess:
-            at -= 1
-            item = self.waiting[at]
-            if counts[item.source] > most[item.source]:
-                taken.append(self.waiting.pop(at))
-                counts[item.source] -= 1
-                insort(self.over_share.setdefault(item.source, array("q")), item.member.offset)
+        beyond = self._beyond([(item.member.offset, item.source) for item in self.waiting], share)
+        taken = [item for item in self.waiting if item.member.offset in beyond]
+        self.waiting = [item for item in self.waiting if item.member.offset not in beyond]
+        for item in taken:
+            insort(self.over_share.setdefault(item.source, array("q")), item.member.offset)
         return taken
 
-    def take_offsets(self, overflow: int, over_share: int) -> list[int]:
-        """Remove and return the oldest offsets to be read again, of the overflow and of those over their share."""
+    def _beyond(self, places: Iterable[tuple[int, str]], share: Share) -> set[int]:
+        """Return the newest of these offsets beyond their sources' shares, as far as the others fill a batch."""
+        newest_first = sorted(places, reverse=True)
+        counts = Counter(source for _, source in newest_first)
+        sources = {*share.parts, *counts, *self.over_share}
+        beyond = set[int]()
+        if len(newest_first) <= share.batch_size or len(sources) <= 1:
+            return beyond
+        most = {source: share.most_of(source, len(sources)) for source in counts}
+        excess = sum(max(0, count - most[source]) for source, count in counts.items())
+        excess = min(excess, len(newest_first) - share.batch_size)
+        for at, source in newest_first:
+            if len(beyond) < excess and counts[source] > most[source]:
+                beyond.add(at)
+                counts[source] -= 1
+        return beyond
+
+    def take_offsets(self, overflow: int, over_share: int, share: Share | None) -> list[int]:
+        """Remove and return the oldest offsets to be read again, of the overflow and of those over their share.
+
+        Together with what waits here these keep their sources' shares, too.
+        """
         offsets, self.overflow = list(self.overflow[:overflow]), self.overflow[overflow:]
         held = sorted((at, source) for source, of in self.over_share.items() for at in of[:over_share])
-        for at, source in held[:over_share]:
+        if share is None:
+            held = held[:over_share]
+        else:
+            waiting = ((item.member.offset, item.source) for item in self.waiting)
+            beyond = self._beyond((*waiting, *held), share)
+            held = [(at, source) for at, source in held if at not in beyond]
+        for at, source in held:
             offsets.append(at)
             self.over_share[source].remove(at)
             if not self.over_share[source]:

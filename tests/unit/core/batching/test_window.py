@@ -219,7 +219,7 @@ def test_what_a_source_sent_beyond_its_share_waits_where_others_fill_the_batch()
     assert (len(filled), filled.oldest) == (7, 0)
     filled.take(Close(count=4, reason="size"))
     assert (len(filled), filled.oldest) == (3, 2)
-    assert filled.take_offsets(0, 2) == [2, 3]
+    assert filled.take_offsets(0, 2, share(4)) == [2, 3]
     assert (len(filled), filled.oldest) == (1, 4)
 
 
@@ -250,7 +250,7 @@ def test_what_is_read_again_stands_in_its_place() -> None:
     filled = sent("aaab")
     filled.hold_over(share(2))
     filled.take(Close(count=2, reason="size"))
-    (offset,) = filled.take_offsets(0, 1)
+    (offset,) = filled.take_offsets(0, 1, share(2))
     newer = Waiting(member=Member(offset=9, reflection_id="r-9"), size=1, seen_at=0.0, body=None, source="b")
     filled.add(newer)
     older = Member(offset=offset, reflection_id=f"r-{offset}")
@@ -259,13 +259,22 @@ def test_what_is_read_again_stands_in_its_place() -> None:
     assert filled.oldest == 1
 
 
+def test_what_waits_beyond_a_share_is_read_again_in_shares_however_early_it_was_sent() -> None:
+    filled = sent("x" * 12 + "a" * 9 + "b" * 9)
+    filled.hold_over(share(6))
+    assert waiting(filled) == "xxaabb"
+    filled.take(Close(count=6, reason="size"))
+    assert filled.take_offsets(0, 6, share(6)) == [2, 3, 14, 15, 23, 24]
+    assert filled.take_offsets(0, 6, None) == [*range(4, 10)], "in a lab the oldest come first"
+
+
 @given(st.text("abc", max_size=40), st.integers(1, 6))
 def test_nothing_of_a_window_is_lost_and_no_source_waits_for_an_empty_batch(sources: str, size: int) -> None:
     filled, taken = sent(sources), list[int]()
     filled.hold_over(share(size))
     while len(filled):
         lack = size - len(filled.waiting)
-        for offset in filled.take_offsets(0, lack) if lack > 0 else ():
+        for offset in filled.take_offsets(0, lack, share(size)) if lack > 0 else ():
             member = Member(offset=offset, reflection_id=f"r-{offset}")
             filled.add(Waiting(member=member, size=1, seen_at=0.0, body=None, source=sources[offset]))
         assert len(filled.waiting) >= min(size, len(filled))
