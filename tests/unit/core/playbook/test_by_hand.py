@@ -424,6 +424,21 @@ def test_rejecting_a_rewording_of_a_proposed_entry_leaves_the_proposal() -> None
     assert not without_entries(promoted, promoted, production, {ID: ("r-2",)}, budget_tokens=PLENTY).entries
 
 
+def test_a_rejection_brings_no_proposal_back_that_is_rejected_too() -> None:
+    """Its support was there still: who said it once more had it shown again."""
+    proposed = entry(ID, RULE, state="proposed", support=("r-1",), evidence=("r-1",), evidence_count=1)
+    production = empty("p").model_copy(update={"version": 1, "entries": (proposed,)})
+    promoted = production.model_copy(update={"version": 2, "entries": (entry(ID, RULE),)})
+    newest = promoted.model_copy(update={"version": 3, "entries": (entry(ID, POISON),)})
+    left = without_entries(newest, promoted, production, {ID: ("r-1",)}, budget_tokens=PLENTY)
+    assert [one.content for one in left.entries] == [POISON]
+    assert not without_entries(left, left, production, {ID: ("r-2",)}, budget_tokens=PLENTY).entries
+    again = entry("calc-00009", RULE)
+    both = newest.model_copy(update={"entries": (*newest.entries, again)})
+    behind = {ID: ("r-2",), again.id: ("r-3",)}
+    assert not without_entries(both, both, production, behind, budget_tokens=PLENTY).entries
+
+
 def test_what_waits_again_knows_since_when_its_rivals_were_said() -> None:
     """Dated anew, it would take the place of an entry that was said while it waited."""
     waits = entry(ID, RULE, state="proposed", created_version=1)

@@ -237,7 +237,11 @@ def _before_rejected(
     entry_ids: Collection[str],
     current: Playbook,
 ) -> dict[str, Entry]:
-    """Return entries as they were last with the words that they get back, without what is revoked since."""
+    """Return entries as they were last with the words that they get back, without what is revoked since.
+
+    No proposal comes back that is rejected, too, under whatever id.
+    """
+    named, rejections = [says[entry_id] for entry_id in entry_ids if entry_id in says], Rejections.of(current)
     read = {entry.id: entry.content for entry in production.entries if entry.is_active}
     last: dict[str, Entry] = {}
     for version in (production, *between):
@@ -246,7 +250,7 @@ def _before_rejected(
             is_proposal = (
                 entry.id not in read
                 and not entry.is_active
-                and not same_lesson(entry.content, says.get(entry.id, ""))
+                and not (_is_any(entry.content, named) or rejections.has(entry.content))
             )
             if entry.id in entry_ids and (is_read or is_proposal):
                 last[entry.id] = entry
