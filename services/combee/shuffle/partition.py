@@ -197,7 +197,7 @@ class ShuffleState:
         return [playbook, *(line for line, branch in self.branches.items() if branch.of == playbook)]
 
     def wait(self, line: str, item: Waiting, *, batch_size: int, is_reread: bool = False) -> bool:
-        """Put a reflection into a line's window, or count it as a repeat; return whether more than a batch waits now.
+        """Put a reflection into a line's window, or count it as a repeat; return whether the window is full now.
 
         A full window keeps only its offset. ``is_reread``: only its offset was kept, and now there is room.
         """
@@ -218,7 +218,7 @@ class ShuffleState:
         if len(window.waiting) == 1:
             self.agenda.note(line, window)
         self.agenda.changed.add(line)
-        return len(window.waiting) > batch_size
+        return len(window.waiting) >= most
 
     def _is_repeat(self, line: str, reflection_id: str, attempt: int) -> bool:
         branch = self.branches.get(line)

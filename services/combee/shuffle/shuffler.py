@@ -307,9 +307,12 @@ class Shuffler:
             if failed_on not in {None, line}:
                 continue
             size = self._rules.batch_size(state, line)
-            is_crowded = state.wait(line, item, batch_size=size, is_reread=line_with_room is not None)
-            if is_crowded and (share := self._rules.share(state, line)) is not None:
-                state.hold_over(line, share)
+            if state.wait(line, item, batch_size=size, is_reread=line_with_room is not None):
+                self._hold_over(state, line)
+
+    def _hold_over(self, state: ShuffleState, line: str) -> None:
+        if (share := self._rules.share(state, line)) is not None:
+            state.hold_over(line, share)
 
     async def _cut_due(self, state: ShuffleState) -> None:
         """Cut every batch that is due, emit overdue batches again, commit offsets that no batch committed."""
@@ -332,9 +335,12 @@ class Shuffler:
     async def _close(self, state: ShuffleState, line: str) -> None:
         """Cut batches from a window as long as it is due and may go on."""
         while (window := state.windows.get(line)) is not None:
+            size = self._rules.batch_size(state, line)
+            if len(window.waiting) > size:
+                self._hold_over(state, line)
             close = due(
                 window,
-                self._rules.batch_size(state, line),
+                size,
                 max_wait_s=self._settings.max_wait_s,
                 now=self._clock.monotonic(),
                 newest_offset=state.seen[REFLECTIONS],

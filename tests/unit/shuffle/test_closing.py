@@ -37,7 +37,9 @@ async def closed(*, busy: bool = False, held_back: bool = False) -> tuple[list[i
     clock = ManualClock()
     shuffler: Any = Shuffler(MemoryLog(clock), clock, load_settings().batch)
     waits_for = "version" if busy else "check" if held_back else None
-    shuffler._rules = SimpleNamespace(batch_size=lambda *_: 2, waits_for=lambda *_: waits_for)
+    shuffler._rules = SimpleNamespace(
+        batch_size=lambda *_: 2, share=lambda *_: None, waits_for=lambda *_: waits_for
+    )
     shuffler._cutter = SimpleNamespace(cut=write)
     await shuffler._close(state, LINE)
     return cut, state.agenda.blocked
