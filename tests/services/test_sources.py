@@ -16,6 +16,7 @@ from combee.cli.learn.learning import Learning
 from combee.cli.replay.recorded import Range, recording
 from combee.cli.replay.replaying import Replay
 from combee.cli.shared.sending import commands_on
+from combee.core.commands import RefusedError
 from combee.core.log.erasure.selector import Selector, Subjects
 from combee.core.log.replaying.selection import Selection
 from combee.core.names.identity import derived_ids, full_name, reflection_id
@@ -34,11 +35,13 @@ from combee_schemas.batch import Batch
 from combee_schemas.command import Command
 from combee_schemas.model import Prompt
 from combee_schemas.outcome import Outcome
+from combee_schemas.plan import BranchSettings
 from combee_schemas.records import IDENTITY_HEADER, Record
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Group, Update
 from combee_schemas.trace import Trace
 from support import ledger
+from support.branches import FORK, LINE, commands
 from support.clock import ManualClock
 from support.deployment import Deployment
 from support.failpoints.points import CrashError, CrashFailpoint
@@ -308,6 +311,28 @@ async def test_a_branch_keeps_the_shares_too() -> None:
         [batch for batch in ledger.batches(deployment.log, f"{NAME}@short") if batch.members]
     )
     assert second == {"other": 6, "shop": 2}, "six of eight are its part of all reflections"
+
+
+async def test_a_branch_that_has_read_a_flood_alone_is_not_adopted_in_place_of_others_lessons() -> None:
+    """The playbook has learned these beyond a part of the flood that waits there for its share."""
+    deployment, line, taught = Deployment(batch_size=8, provenance=provenance(), partitions=1), LINE, 64
+    fork = FORK.model_copy(update={"settings": BranchSettings(batch_size=22)})
+    async with deployment.running():
+        await deployment.log.produce(*(teaching(900 + n, "shop") for n in range(taught)))
+        await deployment.until(lambda: ledger.applied(deployment.log) == taught)
+        await deployment.log.produce(outgoing(fork))
+        await deployment.until(lambda: bool(ledger.versions(deployment.log, line)))
+        deployment.model.gate.clear()
+        flood = (teaching(n) for n in range(22))
+        await deployment.log.produce(*flood, *(teaching(100 + n, "shop") for n in range(4)))
+        await deployment.until(lambda: held_back(deployment) > 0)
+        deployment.model.gate.set()
+        await deployment.until(lambda: ledger.applied(deployment.log) == taught + 24)
+        await deployment.until(lambda: len(ledger.versions(deployment.log, line)) == 2)
+        newest, branch = (ledger.latest(deployment.log, name) for name in (NAME, line))
+        assert newest.through_offset < branch.through_offset
+        with pytest.raises(RefusedError, match="has not read 4 reflections"):
+            await commands(deployment).adopt(NAME, line, None)
 
 
 @pytest.mark.parametrize("lifetime", [None, 22, 30])
