@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -313,26 +314,54 @@ async def test_a_branch_keeps_the_shares_too() -> None:
     assert second == {"other": 6, "shop": 2}, "six of eight are its part of all reflections"
 
 
+TAUGHT = 64
+"""Reflections of the shop before a flood."""
+
+
+async def beyond(deployment: Deployment, then: Callable[[], bool]) -> None:
+    """Learn the shop's four lessons beyond a part of a flood, of which two go on waiting.
+
+    ``then``: what is waited for, too.
+    """
+    deployment.model.gate.clear()
+    flood = (teaching(n) for n in range(22))
+    await deployment.log.produce(*flood, *(teaching(100 + n, "shop") for n in range(4)))
+    await deployment.until(lambda: held_back(deployment) > 0)
+    deployment.model.gate.set()
+    await deployment.until(lambda: ledger.applied(deployment.log) == TAUGHT + 24 and then())
+
+
 async def test_a_branch_that_has_read_a_flood_alone_is_not_adopted_in_place_of_others_lessons() -> None:
-    """The playbook has learned these beyond a part of the flood that waits there for its share."""
-    deployment, line, taught = Deployment(batch_size=8, provenance=provenance(), partitions=1), LINE, 64
+    deployment = Deployment(batch_size=8, provenance=provenance(), partitions=1)
     fork = FORK.model_copy(update={"settings": BranchSettings(batch_size=22)})
     async with deployment.running():
-        await deployment.log.produce(*(teaching(900 + n, "shop") for n in range(taught)))
-        await deployment.until(lambda: ledger.applied(deployment.log) == taught)
+        await deployment.log.produce(*(teaching(900 + n, "shop") for n in range(TAUGHT)))
+        await deployment.until(lambda: ledger.applied(deployment.log) == TAUGHT)
         await deployment.log.produce(outgoing(fork))
-        await deployment.until(lambda: bool(ledger.versions(deployment.log, line)))
-        deployment.model.gate.clear()
-        flood = (teaching(n) for n in range(22))
-        await deployment.log.produce(*flood, *(teaching(100 + n, "shop") for n in range(4)))
-        await deployment.until(lambda: held_back(deployment) > 0)
-        deployment.model.gate.set()
-        await deployment.until(lambda: ledger.applied(deployment.log) == taught + 24)
-        await deployment.until(lambda: len(ledger.versions(deployment.log, line)) == 2)
-        newest, branch = (ledger.latest(deployment.log, name) for name in (NAME, line))
+        await deployment.until(lambda: bool(ledger.versions(deployment.log, LINE)))
+        await beyond(deployment, lambda: len(ledger.versions(deployment.log, LINE)) == 2)
+        newest, branch = (ledger.latest(deployment.log, name) for name in (NAME, LINE))
         assert newest.through_offset < branch.through_offset
         with pytest.raises(RefusedError, match="has not read 4 reflections"):
-            await commands(deployment).adopt(NAME, line, None)
+            await commands(deployment).adopt(NAME, LINE, None)
+
+
+async def test_what_was_batched_beyond_what_waits_for_its_share_is_as_old_as_its_batch() -> None:
+    deployment = Deployment(batch_size=8, provenance=provenance(), partitions=1, max_wait_s=1e9)
+    async with deployment.running():
+        await deployment.log.produce(*(teaching(900 + n, "shop") for n in range(TAUGHT)))
+        await deployment.until(lambda: ledger.applied(deployment.log) == TAUGHT)
+        await beyond(deployment, lambda: True)
+    deployment.advance(3_600)
+    since = datetime.fromtimestamp(deployment.clock.now_ms() / 1000 - 60, UTC).isoformat()
+    chosen = await meant(
+        deployment.log,
+        [ledger.latest(deployment.log)],
+        [f"since:{since}"],
+        now_ms=deployment.clock.now_ms(),
+        known=KNOWN,
+    )
+    assert sorted(chosen.ids) == ["r-20", "r-21"]
 
 
 @pytest.mark.parametrize("lifetime", [None, 22, 30])

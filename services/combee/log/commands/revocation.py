@@ -150,10 +150,12 @@ async def _listed(
     What has no manifest yet has the time ``now_ms``. It has the source that it claims if claims count, or if it shows
     a proof.
     """
-    through, names = current.through_offset, names_counted(DEFAULTS)
+    through, names, batched = current.through_offset, names_counted(DEFAULTS), set[str]()
     async with aclosing(messages(log, topics.BATCHES, current.name)) as batches:
         async for batch in batches:
             through = max(through, batch.plan.through_offset)
+            # Also beyond what waits for its source's share.
+            batched.update(member.reflection_id for member in batch.members)
             if batch.plan.reason == "revoke":
                 continue  # its members came with earlier batches
             names, at_ms = names_counted(batch.plan.settings), batch.plan.closed_at_ms
@@ -165,6 +167,8 @@ async def _listed(
                 }
     async with aclosing(identified(log, current.name, through + 1, known=known)) as reflections:
         async for record, reflection in reflections:
+            if reflection.reflection_id in batched:
+                continue
             is_claimed = names == "declared" or PROOF_HEADER in dict(record.headers)
             source = reflection.source if is_claimed else None
             for text, rule in rules.items():
