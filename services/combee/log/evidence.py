@@ -263,29 +263,30 @@ async def adoption_of(
         If looking up reflections that the branch has not read takes longer than a minute.
     """
     forked = await version_of(current, target.branch.version) if target.branch else None
-    unread = frozenset[str]()
+    learned, unread = dict[int, str](), frozenset[str]()
     if forked is not None:
         # What is beyond its source's share waits while later ones are batched: no offset tells what was read.
         async with in_time(target):
             after = forked.manifest_offset + 1
-            unread = await _batched(log, current, after) - await _batched(log, target, after)
-    return Adoption(line=line, target=target, forked=forked, unread=len(unread))
+            learned = await _batched(log, current, after)
+            unread = frozenset(learned.values()).difference((await _batched(log, target, after)).values())
+    return Adoption(line=line, target=target, forked=forked, unread=len(unread), learned=frozenset(learned))
 
 
-async def _batched(log: Log, version: Playbook, start: int) -> frozenset[str]:
-    """Return the reflections in a line's batches from a manifest on, since its fork if that is later.
+async def _batched(log: Log, version: Playbook, start: int) -> dict[int, str]:
+    """Return the reflections in a line's batches, by offset, from a manifest on, since its fork if that is later.
 
     Reflections that failed on the playbook and were sent again are left out: they are not new to a branch.
     """
-    ids = set[str]()
+    ids = dict[int, str]()
     async with aclosing(messages(log, topics.BATCHES, version.name, start)) as batches:
         async for batch in batches:
             if batch.plan.sequence > version.batch_sequence:
                 break
             if batch.plan.branch is not None:
                 ids.clear()
-            ids.update(member.reflection_id for member in batch.members if not member.attempt)
-    return frozenset(ids)
+            ids |= {member.offset: member.reflection_id for member in batch.members if not member.attempt}
+    return ids
 
 
 class Taught(NamedTuple):

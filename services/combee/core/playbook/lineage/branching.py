@@ -49,6 +49,8 @@ class Adoption:
     """The playbook's version that the branch began with; None: the branch no longer learns."""
     unread: int
     """Number of reflections in the playbook's version that the branch's has not read."""
+    learned: frozenset[int] = frozenset()
+    """Offsets of the reflections that the playbook has batched since then, some beyond others that still wait."""
 
     def refusal(self) -> str | None:
         """Return why the version must not be adopted, and the remedy; None: it may."""
@@ -124,7 +126,11 @@ def taken_over(adoption: Adoption, current: Playbook, content: Playbook) -> Play
             "changes": (change, *(_renamed_change(change, ids) for change in content.changes)),
             "adopted": Adopted(line=target.name, version=target.version, renamed=other),
             "counted_offset": target.through_offset,
-            "again": tuple(asked for asked in content.again if asked.offset <= current.through_offset),
+            "again": tuple(
+                asked
+                for asked in content.again
+                if asked.offset <= current.through_offset or asked.offset in adoption.learned
+            ),
         }
     )
 

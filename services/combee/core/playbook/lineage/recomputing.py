@@ -170,8 +170,9 @@ class Recomputation:
         self._rename(ids_here(version))
         if version.adopted is not None:
             self._own.clear()  # of the other line
-            through = version.through_offset  # what comes later is in batches of this line anyway
-            self.pending = {asked: None for asked in self.pending if asked.offset <= through}
+            through, known = version.through_offset, version.again
+            # What comes later is in batches of this line anyway, unless it was batched already.
+            self.pending = {one: None for one in self.pending if one.offset <= through or one in known}
 
     def _rename(self, ids: Mapping[str, str]) -> None:
         self._mixed = [
