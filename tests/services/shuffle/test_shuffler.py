@@ -21,7 +21,7 @@ from combee.adapters.ports import (
 )
 from combee.core.batching.window import Window
 from combee.core.batching.window import due as window_due
-from combee.core.names.sources import KnownSources, with_secret
+from combee.core.names.sources import KnownSources, secret_proof, with_secret
 from combee.core.playbook.versions import empty
 from combee.log.inspection.audit import audit
 from combee.process.worker.provenance import Provenance
@@ -29,6 +29,7 @@ from combee.shuffle import shuffler
 from combee.shuffle.partition import LETTER_BYTES, LETTERS_AT_ONCE
 from combee.shuffle.shuffler import Shuffler
 from combee_schemas import topics
+from combee_schemas.base import Source
 from combee_schemas.codec import encode
 from combee_schemas.command import Command
 from combee_schemas.control import BatchSize
@@ -122,6 +123,33 @@ async def test_the_published_batch_size_is_used(log: MemoryLog, clock: ManualClo
         await publish(log, *(reflection(n) for n in range(7)))
         await rig.step()
     assert members(log) == [[0, 1, 2], [3, 4, 5]]
+
+
+async def test_a_smaller_batch_keeps_the_shares_of_those_who_waited_for_a_larger_one(
+    log: MemoryLog, clock: ManualClock
+) -> None:
+    known = KnownSources(checks={"shop": ("secret", with_secret(b"its secret"))})
+
+    def by_shop(number: int) -> Outgoing:
+        record = outgoing(reflection(number, source=Source(name="shop")))
+        proof = secret_proof(b"its secret", record.topic, "shop", record.value or b"")
+        return replace(record, headers=(proof,))
+
+    async with shuffling(log, clock, batch_size=8, provenance=Provenance(known)) as rig:
+        await publish(log, *(reflection(n) for n in range(8)))
+        await rig.step()
+        await publish(log, *(reflection(n) for n in range(8, 12)))
+        await log.produce(*map(by_shop, range(12, 16)))
+        await rig.step()
+        size = BatchSize(playbook=NAME, batch_size=4)
+        await log.produce(Outgoing(topic="batch-sizes", key=NAME.encode(), value=encode(size)))
+        async with asyncio.timeout(5):
+            while rig.shuffler.sizes.get(NAME) is None:
+                rig.shuffler.wake.clear()
+                await rig.shuffler.wake.wait()
+        await apply(log, rig, 1)
+        await rig.step()
+    assert members(log)[1] == [8, 9, 12, 13]
 
 
 async def test_a_batch_in_flight_holds_the_next_until_its_version_appears(

@@ -3,7 +3,7 @@
 from array import array
 from bisect import insort
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from heapq import heapify, heappop, heappush
@@ -128,18 +128,17 @@ class Window:
             insort(self.over_share.setdefault(item.source, array("q")), item.member.offset)
         return taken
 
-    def _beyond(self, places: Iterable[tuple[int, str]], share: Share) -> set[int]:
+    def _beyond(self, places: Sequence[tuple[int, str]], share: Share) -> set[int]:
         """Return the newest of these offsets beyond their sources' shares, as far as the others fill a batch."""
-        newest_first = sorted(places, reverse=True)
-        counts = Counter(source for _, source in newest_first)
+        counts = Counter(source for _, source in places)
         sources = {*share.parts, *counts, *self.over_share}
         beyond = set[int]()
-        if len(newest_first) <= share.batch_size or len(sources) <= 1:
+        if len(places) <= share.batch_size or len(sources) <= 1:
             return beyond
         most = {source: share.most_of(source, len(sources)) for source in counts}
         excess = sum(max(0, count - most[source]) for source, count in counts.items())
-        excess = min(excess, len(newest_first) - share.batch_size)
-        for at, source in newest_first:
+        excess = min(excess, len(places) - share.batch_size)
+        for at, source in sorted(places, reverse=True):
             if len(beyond) < excess and counts[source] > most[source]:
                 beyond.add(at)
                 counts[source] -= 1
