@@ -1371,6 +1371,28 @@ def test_a_reply_that_names_every_entry_in_each_operation_makes_a_check_call_of_
     assert unasked.isdisjoint(coverage.checked(question, Checked()).kept)
 
 
+def test_a_reply_that_rewrites_every_entry_leaves_a_check_call_room_for_what_more_sources_say() -> None:
+    teaching, correction = Teaching(rules=TEAM), f"{VICTIM} unless the customer is a partner"
+    teaching.say(f"{VICTIM} if the customer asks for one", "ab")
+    for letter in "abcdefghijklmnopqrstuvwxyzäöüß":
+        for lesson in (
+            f"Look up model {letter * 3} before a repair",
+            f"Ship model {letter * 3} with its box",
+        ):
+            teaching.say(lesson, "c")
+    teaching.learn()
+    teaching.say(correction, "ab")
+    teaching.say(f"{RIDING} unless" * 80, "x")
+    (first, *_), ids = teaching.playbook.entries, [entry.id for entry in teaching.playbook.entries]
+    teaching.learn(
+        op("MERGE", f"{RIDING} unless" * 80, *ids),
+        op("UPDATE", correction, first.id),
+        check=lambda _lessons, _statements: Checked(),
+    )
+    assert correction in teaching.shown()
+    assert first.content not in teaching.shown()
+
+
 def test_the_figures_of_each_long_lesson_are_read_once() -> None:
     """More long lessons than are remembered were read anew for each statement, which took minutes."""
     teaching = knowing(TEAM, VICTIM, LIMIT, GREETING)
