@@ -129,20 +129,22 @@ class Window:
         return taken
 
     def _beyond(self, places: Sequence[tuple[int, str]], share: Share) -> set[int]:
-        """Return the newest of these offsets beyond their sources' shares, as far as the others fill a batch."""
-        counts = Counter(source for _, source in places)
-        sources = {*share.parts, *counts, *self.over_share}
-        beyond = set[int]()
+        """Return the newest of these offsets beyond their sources' shares, as far as the others fill a batch.
+
+        Who is farthest beyond its share gives way first: nobody alone has what others leave while several wait.
+        """
+        here = {source for _, source in places}
+        sources = {*share.parts, *here, *self.over_share}
         if len(places) <= share.batch_size or len(sources) <= 1:
-            return beyond
-        most = {source: share.most_of(source, len(sources)) for source in counts}
-        excess = sum(max(0, count - most[source]) for source, count in counts.items())
-        excess = min(excess, len(places) - share.batch_size)
-        for at, source in sorted(places, reverse=True):
-            if len(beyond) < excess and counts[source] > most[source]:
-                beyond.add(at)
-                counts[source] -= 1
-        return beyond
+            return set()
+        most = {source: share.most_of(source, len(sources)) for source in here}
+        counts, excess = Counter[str](), list[tuple[int, int]]()
+        for at, source in sorted(places):
+            counts[source] += 1
+            if counts[source] > most[source]:
+                excess.append((counts[source] - most[source], at))
+        beyond = sorted(excess, reverse=True)[: len(places) - share.batch_size]
+        return {at for _, at in beyond}
 
     def take_offsets(self, overflow: int, over_share: int, share: Share | None) -> list[int]:
         """Remove and return the oldest offsets to be read again, of the overflow and of those over their share.

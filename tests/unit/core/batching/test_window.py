@@ -1,3 +1,4 @@
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -228,6 +229,17 @@ def test_a_source_fills_what_the_others_leave_of_a_batch() -> None:
     filled.hold_over(share(4))
     assert waiting(filled) == "aaab"
     assert sent("aaa").hold_over(share(4, a=0.5, b=0.5)) == []
+
+
+def test_what_others_leave_of_a_batch_is_shared_by_those_who_wait() -> None:
+    """Of twenty who have taught, three send something: the first of them does not get what all others leave."""
+    filled = sent("x" * 20 + "a" * 20 + "b" * 20)
+    known = dict.fromkeys("xabcdefghijklmnopqrs", 0.05)
+    filled.hold_over(share(20, **known))
+    assert Counter(waiting(filled)) == {"x": 7, "a": 7, "b": 6}
+    filled.take(Close(count=20, reason="size"))
+    read_again = filled.take_offsets(0, 20, share(20, **known))
+    assert Counter("xab"[offset // 20] for offset in read_again) == {"x": 7, "a": 7, "b": 6}
 
 
 def test_a_source_that_is_alone_has_the_whole_window() -> None:
