@@ -1371,7 +1371,10 @@ def test_a_reply_that_names_every_entry_in_each_operation_makes_a_check_call_of_
     assert unasked.isdisjoint(coverage.checked(question, Checked()).kept)
 
 
-def test_a_reply_that_rewrites_every_entry_leaves_a_check_call_room_for_what_more_sources_say() -> None:
+@pytest.mark.parametrize("is_lost", [False, True], ids=["", "and the root has lost that"])
+def test_a_reply_that_rewrites_every_entry_leaves_a_check_call_room_for_what_more_sources_say(
+    *, is_lost: bool
+) -> None:
     teaching, correction = Teaching(rules=TEAM), f"{VICTIM} unless the customer is a partner"
     teaching.say(f"{VICTIM} if the customer asks for one", "ab")
     for letter in "abcdefghijklmnopqrstuvwxyzäöüß":
@@ -1384,9 +1387,10 @@ def test_a_reply_that_rewrites_every_entry_leaves_a_check_call_room_for_what_mor
     teaching.say(correction, "ab")
     teaching.say(f"{RIDING} unless" * 80, "x")
     (first, *_), ids = teaching.playbook.entries, [entry.id for entry in teaching.playbook.entries]
+    theirs, own = op("MERGE", f"{RIDING} unless" * 80, *ids[is_lost:]), op("UPDATE", correction, first.id)
     teaching.learn(
-        op("MERGE", f"{RIDING} unless" * 80, *ids),
-        op("UPDATE", correction, first.id),
+        *([theirs] if is_lost else [theirs, own]),
+        lost=[own] if is_lost else [],
         check=lambda _lessons, _statements: Checked(),
     )
     assert correction in teaching.shown()

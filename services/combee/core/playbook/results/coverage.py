@@ -410,21 +410,22 @@ class Coverage:
             # An answer with a statement that lacks a figure of the lesson would not count.
             and not all(lacking(statement.text, text) for text in by_figures.values())
         )
-        doubtful = self._to_check(rewrites(self.base, (*self._most_said_first(), *self.result.aside)))
+        doubtful = self._to_check(rewrites(self.base, self._most_said_first()))
         if not (left and asked):
             left, asked = (), ()
         return Question(lessons=left, statements=asked, rewrites=doubtful) if left or doubtful else None
 
     def _most_said_first(self) -> list[Operation]:
-        """Return the operations, those first that most sources say: nobody takes the room of these."""
+        """Return all operations, lost proposals too, those first that most sources say: nobody takes their room."""
+        whole = self.extended(self.result.aside, range(len(self.lessons)))
         saying: dict[int | None, set[str]] = defaultdict(set)
-        for n, places in self.matches.items():
+        for n, places in whole.matches.items():
             name = counted_name(self.lessons[n].reflection.source, self.rules.names)
             for place, match in places.items():
                 if match.by == "words":
-                    saying[self.statements[place].operation].add(name)
-        order = sorted(range(len(self.operations)), key=lambda at: -len(saying[at]))
-        return [self.operations[at] for at in order]
+                    saying[whole.statements[place].operation].add(name)
+        order = sorted(range(len(whole.operations)), key=lambda at: -len(saying[at]))
+        return [whole.operations[at] for at in order]
 
     def _to_check(self, doubtful: Sequence[Rewrite]) -> tuple[Rewrite, ...]:
         """Return the first rewrites that there is room to ask about; none of the others is applied."""
