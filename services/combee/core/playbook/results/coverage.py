@@ -417,7 +417,8 @@ class Coverage:
 
     def _most_said_first(self) -> list[Operation]:
         """Return all operations, lost proposals too, those first that most sources say: nobody takes their room."""
-        whole = self.extended(self.result.aside, range(len(self.lessons)))
+        lost = [one for one in self.result.aside if one.entry_ids]
+        whole = self.extended(lost, range(len(self.lessons)))
         saying: dict[int | None, set[str]] = defaultdict(set)
         for n, places in whole.matches.items():
             name = counted_name(self.lessons[n].reflection.source, self.rules.names)
