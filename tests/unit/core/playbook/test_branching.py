@@ -52,12 +52,13 @@ def test_a_proposal_does_not_take_the_place_of_another_entry_that_has_the_id_of_
 
 def test_what_the_playbook_has_batched_beyond_what_waits_is_asked_about_again_after_an_adoption() -> None:
     waiting, batched, later = (Asked(offset=at, manifest_offset=9) for at in (3, 7, 8))
-    forked = empty("p").model_copy(update={"version": 1, "through_offset": 2})
-    branch = forked.model_copy(update={"name": "p@short", "again": (waiting, batched, later)})
+    before = Asked(offset=5, manifest_offset=4)
+    forked = empty("p").model_copy(update={"version": 1, "through_offset": 2, "manifest_offset": 4})
+    branch = forked.model_copy(update={"name": "p@short", "again": (waiting, before, batched, later)})
     adoption = Adoption(line=branch, target=branch, forked=forked, unread=0, learned=frozenset({7}))
     made = taken_over(adoption, forked, branch.model_copy(update={"name": "p"}))
-    assert made.again == (batched,)
+    assert made.again == (before, batched)
     adopted = made.model_copy(update={"version": 2, "adopted": Adopted(line="p@short", version=1)})
     book = Recomputation(branch, adopted, pending=dict.fromkeys(branch.again))
     book.follow(adopted, None)
-    assert [*book.pending] == [batched]
+    assert [*book.pending] == [before, batched]

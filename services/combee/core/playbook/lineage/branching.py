@@ -105,6 +105,8 @@ def taken_over(adoption: Adoption, current: Playbook, content: Playbook) -> Play
     """
     ids = adoption.ids(current, content.entries, content.next_id)
     version, target = current.version + 1, adoption.target
+    # Both lines began with these batches.
+    begun = adoption.forked.manifest_offset if adoption.forked else -1
     renamed = (
         entry.model_copy(
             update={
@@ -129,7 +131,9 @@ def taken_over(adoption: Adoption, current: Playbook, content: Playbook) -> Play
             "again": tuple(
                 asked
                 for asked in content.again
-                if asked.offset <= current.through_offset or asked.offset in adoption.learned
+                if asked.offset <= current.through_offset
+                or asked.offset in adoption.learned
+                or asked.manifest_offset <= begun
             ),
         }
     )
