@@ -242,10 +242,13 @@ class Shuffler:
         if state.is_outbox_full:
             await self._cutter.commit(state)
         if record.topic == REFLECTIONS and self._states.get(state.number) is state:
-            # ``_cut_due`` checks every other reason to close.
+            # ``_cut_due`` checks every other reason to close, and reads again what waits beyond a share: a burst that
+            # comes before that would fill the next batch.
             for line in state.lines(key_of(record)):
                 window = state.windows.get(line)
-                if window is not None and len(window.waiting) >= self._rules.batch_size(state, line):
+                if window is None or window.over_share:
+                    continue
+                if len(window.waiting) >= self._rules.batch_size(state, line):
                     await self._close(state, line)
 
     async def _apply(self, state: ShuffleState, record: Record) -> None:

@@ -33,6 +33,7 @@ from combee_schemas.base import Source
 from combee_schemas.codec import encode
 from combee_schemas.command import Command
 from combee_schemas.control import BatchSize
+from combee_schemas.playbook import PauseOrder
 from combee_schemas.records import OBJECT_BYTES
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import Group, Update
@@ -150,6 +151,36 @@ async def test_a_smaller_batch_keeps_the_shares_of_those_who_waited_for_a_larger
         await apply(log, rig, 1)
         await rig.step()
     assert members(log)[1] == [8, 9, 12, 13]
+
+
+async def test_a_burst_that_comes_when_a_pause_ends_keeps_its_share(
+    log: MemoryLog, clock: ManualClock
+) -> None:
+    """The batch that was due then is cut while the burst is read, before what waits beyond a share is read again."""
+    secret = with_secret(b"their secret")
+    known = KnownSources(checks=dict.fromkeys(("shop", "desk"), ("secret", secret)))
+
+    def by(name: str, number: int) -> Outgoing:
+        record = outgoing(reflection(number, source=Source(name=name)))
+        proof = secret_proof(b"their secret", record.topic, name, record.value or b"")
+        return replace(record, headers=(proof,))
+
+    pause = PauseOrder(since_ms=clock.now_ms(), until_ms=clock.now_ms() + 60_000)
+    async with shuffling(log, clock, batch_size=4, max_wait_s=1e9, provenance=Provenance(known)) as rig:
+        await publish(log, *(reflection(n) for n in range(4)))
+        await rig.step()
+        await apply(log, rig, 1, paused=pause)
+        await log.produce(*(by("desk", n) for n in range(4, 12)))
+        await publish(log, reflection(12), reflection(13))
+        await rig.step()
+        clock.advance(59.5)
+        await rig.step()
+        clock.advance(0.6)
+        await log.produce(*(by("shop", n) for n in range(14, 22)))
+        await rig.step()
+        await apply(log, rig, 2)
+        await rig.step()
+    assert members(log)[1:] == [[4, 5, 12, 14], [6, 7, 13, 15]]
 
 
 async def test_a_batch_in_flight_holds_the_next_until_its_version_appears(
