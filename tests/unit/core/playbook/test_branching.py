@@ -1,9 +1,12 @@
 """The content of a branch as its playbook's next version."""
 
+from combee.core.playbook import versions
 from combee.core.playbook.lineage.branching import Adoption, taken_over
 from combee.core.playbook.lineage.recomputing import Recomputation
 from combee.core.playbook.versions import empty
 from combee_schemas.playbook import Adopted, Asked, Entry
+from combee_schemas.scan import Seen
+from support.playbooks import PLENTY, update_of
 
 
 def entry(number: int, content: str, **fields: object) -> Entry:
@@ -61,4 +64,9 @@ def test_what_the_playbook_has_batched_beyond_what_waits_is_asked_about_again_af
     adopted = made.model_copy(update={"version": 2, "adopted": Adopted(line="p@short", version=1)})
     book = Recomputation(branch, adopted, pending=dict.fromkeys(branch.again))
     book.follow(adopted, None)
+    assert [*book.pending] == [*branch.again], "what waits goes with its batch"
+    held = update_of(
+        adopted, [], [Seen(reflection_id=f"r-{one.offset}", offset=one.offset) for one in (waiting, later)]
+    )
+    book.follow(versions.after_update(adopted, held, budget_tokens=PLENTY, now_ms=0), held)
     assert [*book.pending] == [before, batched]

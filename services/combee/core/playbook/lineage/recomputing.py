@@ -170,9 +170,6 @@ class Recomputation:
         self._rename(ids_here(version))
         if version.adopted is not None:
             self._own.clear()  # of the other line
-            through, known = version.through_offset, version.again
-            # What comes later is in batches of this line anyway, unless it was batched already.
-            self.pending = {one: None for one in self.pending if one.offset <= through or one in known}
 
     def _rename(self, ids: Mapping[str, str]) -> None:
         self._mixed = [
@@ -184,9 +181,9 @@ class Recomputation:
         """Note a batch: what it asked about again, and what it left to be asked about again itself."""
         self._settings = update.plan.settings
         self._manifests.add(update.manifest_offset)
-        if update.plan.reason == "revoke":
-            seen = {reflection.offset for reflection in update.result.seen}
-            self.pending = {asked: None for asked in self.pending if asked.offset not in seen}
+        # After an adoption an ordinary batch, too, may hold what the branch had read.
+        seen = {reflection.offset for reflection in update.result.seen}
+        self.pending = {asked: None for asked in self.pending if asked.offset not in seen}
         gone = frozenset(barred(self.barred, update))
         lost = {one.offset for one in update.result.seen if one.reflection_id in gone}
         own = (asked for asked in made.again if asked.manifest_offset == update.manifest_offset)
