@@ -10,7 +10,7 @@ from combee.adapters.ports import Outgoing, PoisonError
 from combee.core.batching.tree import Node
 from combee.core.methods import checking, consolidation
 from combee.core.methods.method import Answer, Method
-from combee.core.names.sources import counted_name
+from combee.core.names.sources import counted_name, in_turn
 from combee.core.playbook import operations as ops
 from combee.core.playbook.results.clusters import within
 from combee.core.playbook.results.coverage import Coverage, Lesson, Question
@@ -403,16 +403,13 @@ def _with_only(cut: NodeResult, left: Iterable[int], whole: NodeResult, *, is_ca
 
 def _in_turn(result: NodeResult) -> list[int]:
     """Return the places of operations, those to keep first: of each source in turn, the shortest per reflection."""
-    operations, taken, ranks = result.operations, Counter[str](), dict[int, int]()
+    operations = result.operations
     names = {one.reflection_id: counted_name(one.source, "proven") for one in result.seen}
     by_length = sorted(
         range(len(operations)), key=lambda n: len(operations[n].content) / (1 + len(operations[n].evidence))
     )
-    for n in by_length:
-        sources = {names.get(one, "") for one in operations[n].evidence} or {""}
-        ranks[n] = min(taken[name] for name in sources) + _size(operations[n])
-        taken.update(dict.fromkeys(sources, _size(operations[n])))
-    return sorted(by_length, key=ranks.__getitem__)
+    said_by = [{names.get(one, "") for one in operation.evidence} for operation in operations]
+    return in_turn(by_length, list(map(_size, operations)), said_by)
 
 
 def _size(operation: Operation) -> int:

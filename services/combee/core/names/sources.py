@@ -10,7 +10,8 @@ import binascii
 import hmac
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TypeVar
@@ -209,6 +210,20 @@ def counting(names: Collection[str], entry: Entry | None = None) -> frozenset[st
     proven = frozenset(names) - {UNPROVEN}
     is_proven = entry is not None and supporters(entry) != (UNPROVEN,)
     return proven if is_proven or proven else frozenset(names)
+
+
+def in_turn(places: Iterable[int], sizes: Sequence[int], said_by: Sequence[Collection[str]]) -> list[int]:
+    """Return places of each source in turn: where room is short, nobody takes that of others.
+
+    ``places`` tells whose come first of one source's; ``sizes`` is what each takes of the room. What several say has
+    the turn of the one that has had least; what nobody says stands as one more source's.
+    """
+    taken, ranks = Counter[str](), dict[int, int]()
+    for place in places:
+        names = said_by[place] or {""}
+        ranks[place] = min(taken[name] for name in names) + sizes[place]
+        taken.update(dict.fromkeys(names, sizes[place]))
+    return sorted(ranks, key=ranks.__getitem__)
 
 
 def sources_text(counts: Mapping[str, int]) -> str:

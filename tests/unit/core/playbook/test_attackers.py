@@ -1372,11 +1372,13 @@ def test_a_reply_that_names_every_entry_in_each_operation_makes_a_check_call_of_
 
 
 @pytest.mark.parametrize("is_lost", [False, True], ids=["", "and the root has lost that"])
-def test_a_reply_that_rewrites_every_entry_leaves_a_check_call_room_for_what_more_sources_say(
-    *, is_lost: bool
+@pytest.mark.parametrize("is_advice", [False, True], ids=["", "as advice"])
+@pytest.mark.parametrize("sources", ["a", "ab"])
+def test_a_reply_that_rewrites_every_entry_leaves_a_check_call_room_for_what_others_say(
+    sources: str, *, is_advice: bool, is_lost: bool
 ) -> None:
     teaching, correction = Teaching(rules=TEAM), f"{VICTIM} unless the customer is a partner"
-    teaching.say(f"{VICTIM} if the customer asks for one", "ab")
+    teaching.say(f"{VICTIM} if the customer asks for one", sources)
     for letter in "abcdefghijklmnopqrstuvwxyzäöüß":
         for lesson in (
             f"Look up model {letter * 3} before a repair",
@@ -1384,7 +1386,7 @@ def test_a_reply_that_rewrites_every_entry_leaves_a_check_call_room_for_what_mor
         ):
             teaching.say(lesson, "c")
     teaching.learn()
-    teaching.say(correction, "ab")
+    teaching.say(OTHER if is_advice else correction, sources, advice=correction if is_advice else "")
     teaching.say(f"{RIDING} unless" * 80, "x")
     (first, *_), ids = teaching.playbook.entries, [entry.id for entry in teaching.playbook.entries]
     theirs, own = op("MERGE", f"{RIDING} unless" * 80, *ids[is_lost:]), op("UPDATE", correction, first.id)
@@ -1395,6 +1397,26 @@ def test_a_reply_that_rewrites_every_entry_leaves_a_check_call_room_for_what_mor
     )
     assert correction in teaching.shown()
     assert first.content not in teaching.shown()
+
+
+@pytest.mark.parametrize("rules", [TEAM, PUBLIC])
+def test_who_has_many_rewrites_refused_keeps_no_new_figure_from_the_place_of_an_old_one(
+    rules: Mapping[str, Any],
+) -> None:
+    """Only what is listed as a conflict takes the place of its entry, and the first fifty were listed."""
+    teaching, newer = Teaching(rules=rules), "Escalate refunds above the limit of 300 EUR to a supervisor"
+    teaching.say(LIMIT, "abcd")
+    for days in range(11, 19):
+        teaching.say(f"Keep a letter of type {'x' * days} for {days} days", "abcd")
+    teaching.learn()
+    (first, *_), ids = teaching.playbook.entries, [entry.id for entry in teaching.playbook.entries]
+    theirs = [f"Throw away all letters {'z' * n}" for n in range(7)]
+    teaching.say(newer, "abcd" * 5)
+    for one in theirs:
+        teaching.say(one, "x")
+    teaching.learn(*(op("MERGE", one, *ids[1:]) for one in theirs), op("UPDATE", newer, first.id))
+    assert newer in teaching.shown()
+    assert LIMIT not in teaching.shown()
 
 
 def test_the_figures_of_each_long_lesson_are_read_once() -> None:

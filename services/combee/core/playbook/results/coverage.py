@@ -14,7 +14,7 @@ from itertools import accumulate, islice
 from typing import Literal
 
 from combee.core.methods.checking import Checked, Rewrite
-from combee.core.names.sources import UNPROVEN, counted_name, supporters
+from combee.core.names.sources import UNPROVEN, counted_name, in_turn, supporters
 from combee.core.playbook.operations import MAX_DETAIL_CHARS, union
 from combee.core.playbook.results.echo import echoed, was_shown, without_echoes
 from combee.core.playbook.results.guards import MAX_CONFLICTS, Guarded, guarded, rewrites
@@ -410,23 +410,35 @@ class Coverage:
             # An answer with a statement that lacks a figure of the lesson would not count.
             and not all(lacking(statement.text, text) for text in by_figures.values())
         )
-        doubtful = self._to_check(rewrites(self.base, self._most_said_first()))
+        doubtful = self._to_check(rewrites(self.base, self._in_turn()))
         if not (left and asked):
             left, asked = (), ()
         return Question(lessons=left, statements=asked, rewrites=doubtful) if left or doubtful else None
 
-    def _most_said_first(self) -> list[Operation]:
-        """Return all operations, lost proposals too, those first that most sources say: nobody takes their room."""
+    def _in_turn(self) -> list[Operation]:
+        """Return all operations, lost proposals too, of each source in turn, the shortest first."""
         lost = [one for one in self.result.aside if one.entry_ids]
         whole = self.extended(lost, range(len(self.lessons)))
-        saying: dict[int | None, set[str]] = defaultdict(set)
+        said_by = [
+            {self._names[one] for one in whole.advised.get(at, ())} for at in range(len(whole.operations))
+        ]
         for n, places in whole.matches.items():
-            name = counted_name(self.lessons[n].reflection.source, self.rules.names)
             for place, match in places.items():
-                if match.by == "words":
-                    saying[whole.statements[place].operation].add(name)
-        order = sorted(range(len(whole.operations)), key=lambda at: -len(saying[at]))
+                at = whole.statements[place].operation
+                if at is not None and match.by == "words":
+                    said_by[at].add(self._names[self.lessons[n].reflection.reflection_id])
+        sizes = list[int]()
+        for one in whole.operations:
+            texts = (self._entries[entry].content for entry in one.entry_ids if entry in self._entries)
+            sizes.append(sum(len(text) + len(one.content) for text in texts))
+        order = in_turn(sorted(range(len(sizes)), key=sizes.__getitem__), sizes, said_by)
         return [whole.operations[at] for at in order]
+
+    @cached_property
+    def _names(self) -> Mapping[str, str]:
+        """The source for which each reflection counts."""
+        seen = (lesson.reflection for lesson in self.lessons)
+        return {one.reflection_id: counted_name(one.source, self.rules.names) for one in seen}
 
     def _to_check(self, doubtful: Sequence[Rewrite]) -> tuple[Rewrite, ...]:
         """Return the first rewrites that there is room to ask about; none of the others is applied."""
@@ -670,7 +682,7 @@ class Coverage:
         }
         texts = {reflection_id: lesson.text for reflection_id, lesson in by_id.items()}
         lost = {**dict.fromkeys(unchecked, UNCHECKED), **self.lost}
-        kept = guarded(self.base, supported, texts, harmful=harmful, lost=lost)
+        kept = guarded(self.base, supported, texts, harmful=harmful, lost=lost, names=self._names)
         unsupported = [operation for operation in operations if self.lessons and not operation.evidence]
         return replace(kept, operations=(*kept.operations, *unsupported))
 

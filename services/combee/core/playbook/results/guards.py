@@ -12,6 +12,7 @@ from itertools import chain, groupby, islice, pairwise
 from types import MappingProxyType
 
 from combee.core.methods.checking import Rewrite
+from combee.core.names.sources import in_turn
 from combee.core.playbook.derived import once_per_version
 from combee.core.playbook.operations import MAX_DETAIL_CHARS, union
 from combee.core.text.figures import Figure, figures, lacking, loses_a_figure, qualifiers
@@ -24,6 +25,7 @@ MAX_CONFLICTS, MAX_OF_ONE = 50, 8
 """Maximum conflicts that are listed, of a batch and of one operation; what is not listed is not applied either."""
 NOTHING_HARMFUL: Mapping[str, Collection[str]] = MappingProxyType({})
 NOTHING_LOST: Mapping[Rewrite, str] = MappingProxyType({})
+NO_NAMES: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,12 +64,13 @@ def guarded(
     *,
     harmful: Mapping[str, Collection[str]] = NOTHING_HARMFUL,
     lost: Mapping[Rewrite, str] = NOTHING_LOST,
+    names: Mapping[str, str] = NO_NAMES,
 ) -> Guarded:
     """Return the operations without rewrites that lose something.
 
     ``texts`` are the lessons of the batch's reflections by id, ``harmful`` the entries that each found harmful; an
     operation's evidence is verified to say its text. ``lost``: the `rewrites` that lost a condition or a negation,
-    and its words.
+    and its words. ``names`` are the sources of reflections.
     """
     kept: list[Operation] = []
     conflicts: list[Conflict] = []
@@ -88,7 +91,9 @@ def guarded(
             kept += [operation.model_copy(update=added)] if says else []
         else:
             kept.append(operation)
-    return Guarded(operations=tuple(kept), conflicts=tuple(conflicts[:MAX_CONFLICTS]))
+    said_by = [{names[one] for one in conflict.evidence if one in names} for conflict in conflicts]
+    listed = in_turn(range(len(conflicts)), [1] * len(conflicts), said_by)[:MAX_CONFLICTS]
+    return Guarded(operations=tuple(kept), conflicts=tuple(conflicts[at] for at in sorted(listed)))
 
 
 def _replaced(base: Playbook, operation: Operation) -> Sequence[Entry]:
