@@ -40,6 +40,7 @@ from support.branches import (
     first,
     forked,
     ids,
+    learned,
     members,
     publish,
     refused,
@@ -229,6 +230,56 @@ async def test_what_failed_on_the_playbook_and_was_sent_again_makes_no_branch_la
         newest = ledger.latest(deployment.log).through_offset
         await carried_out(deployment, await commands(deployment).flush(LINE, newest))
         await adopt(deployment)
+    assert contents(deployment) == ledger.lessons([0, 1, 2, 10, 11, 12])
+
+
+def unusable_there(prompt: Prompt) -> Mapping[str, Any]:
+    """Answer what the playbook asks, whose batches are larger, and nothing else."""
+    if ("lesson 10" in prompt.user and "lesson 12" not in prompt.user) or is_control(prompt):
+        raise PoisonError("no usable reply")
+    return echo(prompt)
+
+
+async def test_what_has_failed_on_the_branch_it_has_not_read() -> None:
+    """It was in a batch there, so the branch was adopted, and what the playbook had learned of it was gone."""
+    deployment = await forked()
+    deployment.model = ScriptedModel(unusable_there)
+    async with deployment.running():
+        await publish(deployment, [10, 11, 12])
+        await deployment.until(lambda: both(deployment, 3))
+    assert contents(deployment) == ledger.lessons([0, 1, 2, 10, 11, 12])
+    deployment.model = ScriptedModel(echo)
+    failed = [letter async for letter in letters(deployment.log, lambda _read, _total: None)]
+    async with deployment.running():
+        newest = ledger.latest(deployment.log).through_offset
+        await carried_out(deployment, await commands(deployment).flush(LINE, newest))
+        with pytest.raises(RefusedError, match=r"has not read 2 reflections.*dead letters"):
+            await adopt(deployment)
+        await dead_letters.resend(deployment.log, deployment.clock, failed, {})
+        await deployment.until(lambda: len(members(deployment, LINE)) == 5)
+        await deployment.until(lambda: len(ledger.versions(deployment.log, LINE)) == 4)
+        await adopt(deployment)
+    assert contents(deployment) == ledger.lessons([0, 1, 2, 10, 11, 12])
+
+
+async def test_what_had_failed_before_the_fork_and_was_sent_again_later_the_branch_has_not_read() -> None:
+    """It counts on the playbook alone, so an adoption would take it back."""
+    deployment = await learned(model=ScriptedModel(echo))
+    deployment.model = ScriptedModel(unusable)
+    async with deployment.running():
+        await publish(deployment, [10, 11, 12])
+        await deployment.until(lambda: len(ledger.versions(deployment.log)) == 2)
+    deployment.model = ScriptedModel(echo)
+    failed = [letter async for letter in letters(deployment.log, lambda _read, _total: None)]
+    async with deployment.running():
+        await deployment.log.produce(outgoing(FORK))
+        await deployment.until(lambda: len(ledger.versions(deployment.log, LINE)) == 1)
+        await dead_letters.resend(deployment.log, deployment.clock, failed, {})
+        await deployment.until(lambda: len(ledger.versions(deployment.log)) == 3)
+        with pytest.raises(RefusedError, match=r"has not read 3 reflections.*a new branch"):
+            await adopt(deployment)
+        await deployment.log.produce(outgoing(ADOPT))
+        await deployment.until(lambda: bool(refused(deployment)))
     assert contents(deployment) == ledger.lessons([0, 1, 2, 10, 11, 12])
 
 

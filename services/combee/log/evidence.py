@@ -24,7 +24,7 @@ from combee_schemas.base import Source, playbook_of
 from combee_schemas.batch import Member
 from combee_schemas.playbook import Asked, Playbook
 from combee_schemas.reflection import Reflection
-from combee_schemas.scan import Update
+from combee_schemas.scan import Seen, Update
 from combee_schemas.topics import key_of
 
 LOOK_UP_S = 60.0
@@ -263,30 +263,30 @@ async def adoption_of(
         If looking up reflections that the branch has not read takes longer than a minute.
     """
     forked = await version_of(current, target.branch.version) if target.branch else None
-    learned, unread = dict[int, str](), frozenset[str]()
+    batched, unread = list[Seen](), frozenset[str]()
     if forked is not None:
-        # What is beyond its source's share waits while later ones are batched: no offset tells what was read.
+        # What is beyond its source's share waits while later ones are batched: no offset tells what was read. What
+        # failed, on either line, is a dead letter, and counts where it is sent again.
         async with in_time(target):
-            after = forked.manifest_offset + 1
-            learned = await _batched(log, current, after)
-            unread = frozenset(learned.values()).difference((await _batched(log, target, after)).values())
-    return Adoption(line=line, target=target, forked=forked, unread=len(unread), learned=frozenset(learned))
+            batched = await _seen(log, current, forked.batch_sequence)
+            read = {one.reflection_id for one in await _seen(log, target, 0) if one.ok}
+            unread = frozenset(one.reflection_id for one in batched if one.ok) - read
+    learned = frozenset(one.offset for one in batched)
+    return Adoption(line=line, target=target, forked=forked, unread=len(unread), learned=learned)
 
 
-async def _batched(log: Log, version: Playbook, start: int) -> dict[int, str]:
-    """Return the reflections in a line's batches, by offset, from a manifest on, since its fork if that is later.
+async def _seen(log: Log, version: Playbook, after: int) -> list[Seen]:
+    """Return the reflections of a line's batches after one, since its fork if that is later.
 
-    Reflections that failed on the playbook and were sent again are left out: they are not new to a branch.
+    What a playbook was asked about again is left out: a branch that began with it asks by itself.
     """
-    ids = dict[int, str]()
-    async with aclosing(messages(log, topics.BATCHES, version.name, start)) as batches:
-        async for batch in batches:
-            if batch.plan.sequence > version.batch_sequence:
-                break
-            if batch.plan.branch is not None:
-                ids.clear()
-            ids |= {member.offset: member.reflection_id for member in batch.members if not member.attempt}
-    return ids
+    seen = list[Seen]()
+    for update in await updates_between(log, version.name, after, version.batch_sequence):
+        if update.plan.branch is not None:
+            seen.clear()
+        if version.branch is not None or update.plan.reason != "revoke":
+            seen += update.result.seen
+    return seen
 
 
 class Taught(NamedTuple):

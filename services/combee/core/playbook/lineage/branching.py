@@ -60,7 +60,8 @@ class Adoption:
         if self.unread:
             lacks = f"version {version} of {line} has not read {self.unread} reflections that"
             remedy = f"let its window close, or flush {line} over HTTP, then adopt its newest version"
-            return f"{lacks} {self.forked.name} has learned from: {remedy}"
+            failed = "send its dead letters again; what failed before the fork needs a new branch"
+            return f"{lacks} {self.forked.name} has learned from: {remedy}; {failed}"
         return None
 
     def prepared(self, current: Playbook) -> Playbook:
