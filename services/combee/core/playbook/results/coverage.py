@@ -410,29 +410,25 @@ class Coverage:
             # An answer with a statement that lacks a figure of the lesson would not count.
             and not all(lacking(statement.text, text) for text in by_figures.values())
         )
-        doubtful = self._to_check(rewrites(self.base, self._in_turn()))
+        doubtful = self._to_check(self._doubtful())
         if not (left and asked):
             left, asked = (), ()
         return Question(lessons=left, statements=asked, rewrites=doubtful) if left or doubtful else None
 
-    def _in_turn(self) -> list[Operation]:
-        """Return all operations, lost proposals too, of each source in turn, the shortest first."""
+    def _doubtful(self) -> tuple[Rewrite, ...]:
+        """Return the rewrites to ask about, of lost proposals too, of each source in turn, the shortest first."""
         lost = [one for one in self.result.aside if one.entry_ids]
         whole = self.extended(lost, range(len(self.lessons)))
-        said_by = [
-            {self._names[one] for one in whole.advised.get(at, ())} for at in range(len(whole.operations))
-        ]
+        found = [rewrites(self.base, [one]) for one in whole.operations]
+        said_by = [{self._names[one] for one in whole.advised.get(at, ())} for at in range(len(found))]
         for n, places in whole.matches.items():
             for place, match in places.items():
                 at = whole.statements[place].operation
                 if at is not None and match.by == "words":
                     said_by[at].add(self._names[self.lessons[n].reflection.reflection_id])
-        sizes = list[int]()
-        for one in whole.operations:
-            texts = (self._entries[entry].content for entry in one.entry_ids if entry in self._entries)
-            sizes.append(sum(len(text) + len(one.content) for text in texts))
+        sizes = [sum(len(one.before) + len(one.after) for one in pairs) for pairs in found]
         order = in_turn(sorted(range(len(sizes)), key=sizes.__getitem__), sizes, said_by)
-        return [whole.operations[at] for at in order]
+        return tuple(dict.fromkeys(pair for at in order for pair in found[at]))
 
     @cached_property
     def _names(self) -> Mapping[str, str]:
