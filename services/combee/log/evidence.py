@@ -20,7 +20,7 @@ from combee.core.playbook.operations import union
 from combee.core.playbook.versions import empty
 from combee.log.history import History, messages, partition_of
 from combee_schemas import topics
-from combee_schemas.base import Source, playbook_of
+from combee_schemas.base import DAY_MS, Source, playbook_of
 from combee_schemas.batch import Member
 from combee_schemas.playbook import Asked, Playbook
 from combee_schemas.reflection import Reflection
@@ -29,6 +29,8 @@ from combee_schemas.topics import key_of
 
 LOOK_UP_S = 60.0
 """Maximum seconds to look up evidence: publish does nothing else meanwhile."""
+CLOCKS_MS = DAY_MS
+"""Milliseconds by which clocks may differ: what follows a version may seem older than it."""
 
 
 async def with_evidence(log: Log, version: Playbook) -> Playbook:
@@ -268,24 +270,32 @@ async def adoption_of(
         # What is beyond its source's share waits while later ones are batched: no offset tells what was read. What
         # failed, on either line, is a dead letter, and counts where it is sent again.
         async with in_time(target):
-            batched = await _seen(log, current, forked.batch_sequence)
-            read = {one.reflection_id for one in await _seen(log, target, 0) if one.ok}
+            since_ms = forked.created_at_ms - CLOCKS_MS
+            batched = await _seen(log, current, forked.batch_sequence, since_ms)
+            read = {one.reflection_id for one in await _seen(log, target, 0, since_ms) if one.ok}
             unread = frozenset(one.reflection_id for one in batched if one.ok) - read
     learned = frozenset(one.offset for one in batched)
     return Adoption(line=line, target=target, forked=forked, unread=len(unread), learned=learned)
 
 
-async def _seen(log: Log, version: Playbook, after: int) -> list[Seen]:
+async def _seen(log: Log, version: Playbook, after: int, since_ms: int) -> list[Seen]:
     """Return the reflections of a line's batches after one, since its fork if that is later.
 
     What a playbook was asked about again is left out: a branch that began with it asks by itself.
     """
-    seen = list[Seen]()
-    for update in await updates_between(log, version.name, after, version.batch_sequence):
-        if update.plan.branch is not None:
-            seen.clear()
-        if version.branch is not None or update.plan.reason != "revoke":
-            seen += update.result.seen
+    source = await partition_of(log, topics.UPDATES, version.name)
+    start = (await log.offsets_at(source.topic, since_ms))[source.partition]
+    seen, known = list[Seen](), set[int]()
+    async with aclosing(messages(log, topics.UPDATES, version.name, start)) as updates:
+        async for update in updates:
+            plan = update.plan
+            if not after < plan.sequence <= version.batch_sequence or plan.sequence in known:
+                continue
+            known.add(plan.sequence)  # the first one in the log was applied
+            if plan.branch is not None:
+                seen.clear()
+            if version.branch is not None or plan.reason != "revoke":
+                seen += update.result.seen
     return seen
 
 
