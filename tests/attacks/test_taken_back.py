@@ -22,7 +22,7 @@ from combee_schemas.reflection import Reflection
 from combee_schemas.scan import OperationKind
 from support.playbooks import ADD, MERGE, REMOVE, UPDATE, command, update_of
 from support.playbooks import op as edit
-from support.teaching import LESSONS, PUBLIC, TEAM, Teaching, op
+from support.teaching import LESSONS, PUBLIC, TEAM, UNKNOWN, Teaching, op
 
 SEEDS = range(120)
 STEPS = 7
@@ -424,3 +424,27 @@ def test_what_a_revoked_source_has_outvoted_is_asked_about_again() -> None:
         life.playbook, command("revoke", reflection_ids=("r-4", "r-5"), rules=("source:x",))
     )
     assert [asked.offset for asked in life.recomputed(life.playbook, barred).again] == [life.count]
+
+
+@pytest.mark.parametrize(
+    ("by", "hostile_by"), [("abc", "cx"), (UNKNOWN, UNKNOWN)], ids=["several", "nobody proves"]
+)
+def test_a_consolidation_that_is_under_way_leaves_the_words_that_a_revocation_gives_back(
+    by: str, hostile_by: str
+) -> None:
+    lesson = "Refunds on the card are paid within 14 days of the return"
+    other = "Refunds on the card are paid out within 30 days of the return"
+    hostile = "Refunds on the card are paid out within 14 days of the return"
+    life = Life(rules=TEAM)
+    life.say(lesson, by)
+    life.say(other, by[-1])
+    life.learn()
+    ids = life.id_of(lesson), life.id_of(other)
+    told = life.count
+    life.say(hostile, hostile_by, harmful=ids[1:])
+    life.learn(op("UPDATE", hostile, ids[1]))
+    read = life.playbook
+    assert life.shown() == {lesson, hostile}
+    life.revoke([f"r-{number}" for number in range(told + 1, life.count + 1)])
+    life.learn(op("MERGE", lesson, *ids), base=read, reason="consolidate")
+    assert life.shown() == {lesson, other}

@@ -456,6 +456,8 @@ class Screen:
         entries = [known[entry_id] for entry_id in union(operation.entry_ids) if entry_id in known]
         if by_hand := [entry.id for entry in entries if entry.by_hand]:
             return f"a person stands behind {', '.join(by_hand)}, and a consolidation has no new evidence"
+        if other := [entry.id for entry in entries if entry.created_version in self.unread]:
+            return f"other words than the consolidation has read stand in {', '.join(other)} by now"
         if operation.kind == OperationKind.REMOVE:
             spared = [entry.id for entry in entries if not self.rules.may_be_removed_for_harm(entry)]
             return f"too few runs found {', '.join(spared)} harmful" if spared else ""

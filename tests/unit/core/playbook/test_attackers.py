@@ -539,6 +539,24 @@ def test_a_consolidation_does_not_unite_lessons_in_an_entry_that_it_gives_other_
     assert {lesson, other} <= teaching.shown() or united in teaching.shown()
 
 
+@pytest.mark.parametrize("by", ["abc", UNKNOWN], ids=["several", "nobody proves"])
+def test_a_consolidation_takes_away_no_words_that_it_has_not_read(by: str) -> None:
+    """Neither those of a batch that lands meanwhile nor, by default, those that a revocation gives back."""
+    lesson = "Refunds on the card are paid within 14 days of the return"
+    outdated = "Refunds on the card are paid out within 14 days of the return"
+    news = "Refunds on the card are paid out within 30 days of the return"
+    teaching = Teaching(rules=TEAM)
+    for text in (lesson, outdated):
+        teaching.say(text, by)
+    teaching.learn()
+    read, own = teaching.playbook, teaching.id_of(outdated)
+    teaching.say(news, by, harmful=[own])
+    teaching.learn(op("UPDATE", news, own))
+    assert teaching.shown() == {lesson, news}
+    teaching.learn(op("MERGE", lesson, teaching.id_of(lesson), own), base=read, reason="consolidate")
+    assert teaching.shown() == {lesson, news}
+
+
 @pytest.mark.parametrize("what", ["an entry", "what it says already", "two lessons"])
 def test_a_consolidation_takes_no_room_by_words_that_say_nothing(what: str) -> None:
     """One UPDATE evicted a whole playbook."""
