@@ -145,7 +145,7 @@ class Rules:
 
     def may_be_removed_for_harm(self, entry: Entry) -> bool:
         """Return whether the runs that found an entry harmful are as many as its removal needs."""
-        by = self.counted(entry.harmed or (UNPROVEN,), entry)
+        by = self.counted(entry.harmed, entry)
         return self.harms(entry) and Support(len(by), entry.harmful).suffices(self.to_change(entry, by))
 
     def harms(self, entry: Entry) -> bool:

@@ -1028,6 +1028,22 @@ def test_a_correction_is_not_removed_because_what_it_corrected_was_harmful(
     assert VICTIM in teaching.shown()
 
 
+def test_where_nobody_proves_who_they_are_no_consolidation_removes_a_correction_for_what_it_corrected() -> (
+    None
+):
+    """The counters of tags stay; whom the words of now harmed is nobody."""
+    harmful = "Pay refunds above the limit without asking a supervisor"
+    teaching = Teaching(rules=TEAM)
+    teaching.say(harmful, UNKNOWN)
+    teaching.learn()
+    own = teaching.id_of(harmful)
+    teaching.say(VICTIM, UNKNOWN * 3, harmful=[own])
+    teaching.learn(op("UPDATE", VICTIM, own))
+    assert not mostly_harmful(teaching.playbook.entries[0], trust.rules_of(PlanSettings(**TEAM)))
+    teaching.learn(op("REMOVE", "", own), reason="consolidate")
+    assert teaching.shown() == {VICTIM}
+
+
 @pytest.mark.parametrize("overlaps", [False, True])
 @pytest.mark.parametrize(("kind", "lesson"), [("REMOVE", ""), ("UPDATE", GREETING)])
 def test_who_was_shown_what_an_entry_said_before_says_nothing_of_its_correction(
