@@ -562,7 +562,11 @@ class Screen:
                 outcome, change = candidate.promoted(is_new=entry.id not in known)
                 outdated = [one.id for one in about if candidate.supersedes(one, self)]
                 # Who spoke of other words has said nothing of those that came since.
-                spoken_of = {one.id for one in about if one.created_version <= entry.created_version}
+                spoken_of = {
+                    one.id
+                    for one in about
+                    if one.created_version <= entry.created_version and one.created_version not in self.unread
+                }
                 lost = [one for one in (*entry.replaces, *outdated) if one in spoken_of - replaced]
                 replaced.update(lost)
                 changes += [

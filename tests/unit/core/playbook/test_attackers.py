@@ -1188,6 +1188,28 @@ def test_a_correction_that_waits_does_not_take_the_place_of_what_a_person_has_wr
     assert {news, "Ask for the order number"} <= teaching.shown()
 
 
+def test_a_correction_that_others_reword_does_not_take_the_place_of_what_a_rollback_has_brought_back() -> (
+    None
+):
+    """They had read a version in which only the correction was there."""
+    correction, news = f"{OTHER} that a customer may need", f"{OTHER} that a customer may ever need"
+    teaching = knowing(TEAM, OTHER)
+    teaching.say(correction, "e")
+    teaching.learn(op("UPDATE", correction, teaching.id_of(OTHER)))
+    waits = teaching.playbook
+    teaching.say(correction, "fg")
+    teaching.learn()
+    read, own = teaching.playbook, teaching.id_of(correction)
+    assert teaching.shown() == {correction}
+    back = command("rollback", version=waits.version)
+    teaching.playbook = after_command(back, teaching.playbook, waits)
+    assert teaching.shown() == {OTHER}
+    teaching.say(news, "abcd", harmful=[own])
+    teaching.read(read)
+    teaching.learn(op("UPDATE", news, own), base=read)
+    assert teaching.shown() == {OTHER, news}
+
+
 def test_what_contradicts_an_entry_goes_on_waiting_next_to_words_that_it_has_had_since() -> None:
     news = "Ask for the order number and the name before anything else"
     teaching = knowing(TEAM, OTHER)
