@@ -375,7 +375,9 @@ class Screen:
             operation.content: tuple(
                 entry_id
                 for entry_id in self.rivals.get(operation.content[:MAX_DETAIL_CHARS], ())
-                if entry_id in known and is_related(operation.content, known[entry_id].content)
+                if entry_id in known
+                and known[entry_id].created_version not in self.unread
+                and is_related(operation.content, known[entry_id].content)
             )
             for operation in passed
         }

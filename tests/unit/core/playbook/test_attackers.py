@@ -1188,6 +1188,27 @@ def test_a_correction_that_waits_does_not_take_the_place_of_what_a_person_has_wr
     assert {news, "Ask for the order number"} <= teaching.shown()
 
 
+@pytest.mark.parametrize("by", ["a person", "sources"])
+def test_what_lost_a_figure_of_words_that_a_batch_has_read_contradicts_none_that_came_since(by: str) -> None:
+    """Two of the three who said it had spoken of the former words."""
+    before = "Refunds on the card are paid within 14 days of the return"
+    since, news = before.replace("paid", "paid back"), before.replace("14", "30")
+    teaching = knowing(TEAM, before)
+    read, own = teaching.playbook, teaching.id_of(before)
+    if by == "a person":
+        edit = Operation(kind=OperationKind.UPDATE, section="OTHERS", content=since, entry_ids=(own,))
+        teaching.playbook = after_command(command("edit", operations=(edit,)), teaching.playbook)
+    else:
+        teaching.say(since, "abcd", harmful=[own])
+        teaching.learn(op("UPDATE", since, own))
+    teaching.say(news, "ef")
+    teaching.learn(op("UPDATE", news, own), base=read)
+    assert teaching.shown() == {since, news}
+    teaching.say(news, "g")
+    teaching.learn()
+    assert teaching.shown() == {since, news}
+
+
 def test_a_correction_that_others_reword_does_not_take_the_place_of_what_a_rollback_has_brought_back() -> (
     None
 ):
