@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from combee.core.methods.checking import Checked
-from combee.core.playbook import trust, versions
+from combee.core.playbook import executing, trust, versions
 from combee.core.playbook.budget import shown_tokens
+from combee.core.playbook.lineage.branching import Adoption, taken_over
 from combee.core.playbook.operations import read_operations
 from combee.core.playbook.results.clusters import mostly_harmful
 from combee.core.playbook.results.coverage import MAX_REWRITTEN_CHARS, Coverage, Lesson
@@ -19,11 +20,11 @@ from combee.core.playbook.versions import empty
 from combee.core.text.figures import _figures_of_long
 from combee.core.text.similarity.wording import of_long
 from combee.sdk.view import PlaybookView
-from combee_schemas.plan import CloseReason, PlanSettings, Probation
-from combee_schemas.playbook import ACE_SECTIONS, Revocation
+from combee_schemas.plan import Branch, CloseReason, PlanSettings, Probation
+from combee_schemas.playbook import ACE_SECTIONS, Playbook, Revocation
 from combee_schemas.reflection import Reflection
 from combee_schemas.scan import GroupMember, NodeResult, Operation, OperationKind
-from support.playbooks import after_command, command, learned
+from support.playbooks import PLENTY, after_command, command, learned, update_of
 from support.playbooks import op as edit
 from support.teaching import PUBLIC, TEAM, UNKNOWN, Teaching, op, rejected
 
@@ -1229,6 +1230,49 @@ def test_a_correction_that_others_reword_does_not_take_the_place_of_what_a_rollb
     teaching.read(read)
     teaching.learn(op("UPDATE", news, own), base=read)
     assert teaching.shown() == {OTHER, news}
+
+
+@pytest.mark.parametrize("then", ["a fork", "an adoption"])
+def test_a_correction_that_waits_takes_the_place_of_no_words_that_came_since_where_all_begins_anew(
+    then: str,
+) -> None:
+    """Two of the three who said it had spoken of other words."""
+    correction, news = (
+        "Ask for the order number",
+        "Greet the customer, and only then ask for the order number",
+    )
+    teaching = knowing(TEAM, OTHER)
+    main, own = teaching.playbook, teaching.id_of(OTHER)
+
+    def forked(playbook: Playbook) -> Playbook:
+        branch = Branch(of="p", version=playbook.version, sequence=playbook.batch_sequence)
+        made = update_of(playbook, [], [], "branch", **TEAM)
+        plan = made.plan.model_copy(update={"playbook": "p@short", "branch": branch})
+        return executing.after_fork(
+            empty("p@short"),
+            made.model_copy(update={"plan": plan}),
+            playbook,
+            playbook=playbook,
+            budget_tokens=PLENTY,
+            now_ms=0,
+        )
+
+    if then == "an adoption":
+        teaching.playbook = forked(main)
+    for source in "ef":
+        teaching.say(correction, source)
+        teaching.learn(op("UPDATE", correction, own))
+    edit = Operation(kind=OperationKind.UPDATE, section="OTHERS", content=news, entry_ids=(own,))
+    teaching.playbook = after_command(command("edit", operations=(edit,)), teaching.playbook)
+    if then == "a fork":
+        teaching.playbook = forked(teaching.playbook)
+    else:
+        line = teaching.playbook
+        adoption = Adoption(line=line, target=line, forked=main, unread=0)
+        teaching.playbook = taken_over(adoption, main, main.model_copy(update={"entries": line.entries}))
+    teaching.say(correction, "g")
+    teaching.learn()
+    assert teaching.shown() == {news, correction}
 
 
 def test_what_contradicts_an_entry_goes_on_waiting_next_to_words_that_it_has_had_since() -> None:

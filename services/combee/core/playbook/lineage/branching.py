@@ -119,7 +119,11 @@ def taken_over(adoption: Adoption, current: Playbook, content: Playbook) -> Play
         )
         for entry in content.entries
     )
-    entries = dated(renamed, current)
+    late = {ids[entry_id] for entry_id in overtaken(content.entries)}
+    entries = tuple(
+        entry.model_copy(update={"created_version": 0}) if entry.id in late else entry
+        for entry in dated(renamed, current)
+    )
     change = Change(kind="adopt", detail=f"version {target.version} of {target.name}")
     other = {new: old for old, new in ids.items() if new != old}
     return content.model_copy(
@@ -138,6 +142,21 @@ def taken_over(adoption: Adoption, current: Playbook, content: Playbook) -> Play
             ),
         }
     )
+
+
+def overtaken(entries: Sequence[Entry]) -> frozenset[str]:
+    """Return what waits next to words that came later, or to contrary ones that somebody has said since.
+
+    Where all entries begin anew, as on a branch, nothing else would tell who has spoken of what.
+    """
+    by_id = {entry.id: entry for entry in entries}
+
+    def is_overtaken(entry: Entry) -> bool:
+        linked = (by_id[one].created_version for one in (*entry.replaces, *entry.rivals) if one in by_id)
+        said = (by_id[one].updated_version for one in entry.rivals if one in by_id)
+        return max((*linked, *said), default=0) > entry.created_version
+
+    return frozenset(entry.id for entry in entries if not entry.is_active and is_overtaken(entry))
 
 
 def dated(entries: Iterable[Entry], current: Playbook) -> tuple[Entry, ...]:
