@@ -280,7 +280,11 @@ async def test_what_had_failed_before_the_fork_and_was_sent_again_later_the_bran
             await adopt(deployment)
         await deployment.log.produce(outgoing(ADOPT))
         await deployment.until(lambda: bool(refused(deployment)))
-    assert contents(deployment) == ledger.lessons([0, 1, 2, 10, 11, 12])
+        assert contents(deployment) == ledger.lessons([0, 1, 2, 10, 11, 12])
+        await carried_out(deployment, await commands(deployment).revoke(NAME, ids([10, 11, 12])))
+        await add(deployment, LINE, "only there")
+        await adopt(deployment)
+    assert contents(deployment) == {*ledger.lessons([0, 1, 2]), "only there"}
 
 
 @pytest.mark.parametrize(

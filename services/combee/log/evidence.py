@@ -17,6 +17,7 @@ from combee.core.playbook.lineage.branching import Adoption
 from combee.core.playbook.lineage.evidence import Place
 from combee.core.playbook.lineage.recomputing import Mixed, Recomputation, Recomputed
 from combee.core.playbook.operations import union
+from combee.core.playbook.trust import barred
 from combee.core.playbook.versions import empty
 from combee.log.history import History, messages, partition_of
 from combee_schemas import topics
@@ -270,16 +271,16 @@ async def adoption_of(
         # What is beyond its source's share waits while later ones are batched: no offset tells what was read. What
         # failed, on either line, is a dead letter, and counts where it is sent again.
         async with in_time(target):
-            since_ms = forked.created_at_ms - CLOCKS_MS
-            batched = await _seen(log, current, forked.batch_sequence, since_ms)
-            read = {one.reflection_id for one in await _seen(log, target, 0, since_ms) if one.ok}
+            since_ms, revoking = forked.created_at_ms - CLOCKS_MS, await with_revoked(log, current)
+            batched = await _seen(log, current, forked.batch_sequence, since_ms, revoking)
+            read = {one.reflection_id for one in await _seen(log, target, 0, since_ms, revoking) if one.ok}
             unread = frozenset(one.reflection_id for one in batched if one.ok) - read
     learned = frozenset(one.offset for one in batched)
     return Adoption(line=line, target=target, forked=forked, unread=len(unread), learned=learned)
 
 
-async def _seen(log: Log, version: Playbook, after: int, since_ms: int) -> list[Seen]:
-    """Return the reflections of a line's batches after one, since its fork if that is later.
+async def _seen(log: Log, version: Playbook, after: int, since_ms: int, revoking: Playbook) -> list[Seen]:
+    """Return the reflections of a line's batches after one, since its fork if that is later, that count.
 
     What a playbook was asked about again is left out: a branch that began with it asks by itself.
     """
@@ -295,7 +296,8 @@ async def _seen(log: Log, version: Playbook, after: int, since_ms: int) -> list[
             if plan.branch is not None:
                 seen.clear()
             if version.branch is not None or plan.reason != "revoke":
-                seen += update.result.seen
+                gone = frozenset(barred(revoking, update))
+                seen += (one for one in update.result.seen if one.reflection_id not in gone)
     return seen
 
 
