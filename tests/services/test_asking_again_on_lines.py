@@ -7,10 +7,13 @@ from typing import Any
 import pytest
 
 from combee.adapters.ports import PoisonError
+from combee.core.commands import RefusedError
 from combee.core.playbook import side_by_side
+from combee.log.commands import dead_letters
 from combee.log.commands.revocation import Outlook
 from combee.log.evidence import with_revoked
 from combee.log.inspection.audit import audit
+from combee.log.inspection.dead_letters import letters
 from combee_schemas.command import Command
 from combee_schemas.model import Prompt
 from combee_schemas.scan import Operation, OperationKind
@@ -33,7 +36,7 @@ from support.branches import (
 from support.deployment import Deployment
 from support.killed import killed_at_each_write
 from support.ledger import NAME, outgoing
-from support.models import ScriptedModel, together
+from support.models import ScriptedModel, is_control, together
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
 LINES = (NAME, LINE)
@@ -128,6 +131,33 @@ async def test_an_adoption_takes_over_what_the_playbook_s_next_batches_do_not_as
         await revoke(deployment, "r-1")
     assert wanted(deployment) == [2], "and what the playbook has asked since is not asked once more"
     assert (await audit(deployment.log)).good
+
+
+async def test_what_failed_when_a_branch_asked_again_it_has_not_read() -> None:
+    """The playbook had asked again, too, and what came of it was gone with the adoption."""
+
+    def unusable_there(prompt: Prompt) -> Mapping[str, Any]:
+        if prompt.owner == LINE or is_control(prompt):
+            raise PoisonError("no usable reply")
+        return together(prompt)
+
+    deployment = await forked(model=ScriptedModel(together), trust="lab")
+    deployment.model = ScriptedModel(unusable_there)
+    async with deployment.running():
+        await revoke(deployment, "r-0")
+        await settled(deployment)
+    assert [contents(deployment, line) for line in LINES] == [{LEFT}, set()]
+    deployment.model = ScriptedModel(together)
+    failed = [letter async for letter in letters(deployment.log, lambda _read, _total: None)]
+    async with deployment.running():
+        with pytest.raises(RefusedError, match=r"has not read 2 reflections.*dead letters"):
+            await commands(deployment).adopt(NAME, LINE)
+        await dead_letters.resend(deployment.log, deployment.clock, failed, {})
+        await deployment.until(lambda: contents(deployment, LINE) == {LEFT})
+        await deployment.log.produce(outgoing(by_hand(LINE)))
+        await deployment.until(lambda: MINE in contents(deployment, LINE))
+        await carried_out(deployment, await commands(deployment).adopt(NAME, LINE))
+    assert contents(deployment) == {LEFT, MINE}
 
 
 async def test_what_a_branch_asked_again_is_adopted_and_not_asked_once_more() -> None:

@@ -6,7 +6,7 @@ Publish and the commands need all of them to revoke or to apply.
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from combee.adapters.ports import Log, PoisonError, Record
@@ -25,7 +25,7 @@ from combee_schemas.base import DAY_MS, Source, playbook_of
 from combee_schemas.batch import Member
 from combee_schemas.playbook import Asked, Playbook
 from combee_schemas.reflection import Reflection
-from combee_schemas.scan import Seen, Update
+from combee_schemas.scan import Update
 from combee_schemas.topics import key_of
 
 LOOK_UP_S = 60.0
@@ -266,27 +266,37 @@ async def adoption_of(
         If looking up reflections that the branch has not read takes longer than a minute.
     """
     forked = await version_of(current, target.branch.version) if target.branch else None
-    batched, unread = list[Seen](), frozenset[str]()
+    here, unread = _Read(), 0
     if forked is not None:
         # What is beyond its source's share waits while later ones are batched: no offset tells what was read. What
         # failed, on either line, is a dead letter, and counts where it is sent again.
         async with in_time(target):
             since_ms, revoking = forked.created_at_ms - CLOCKS_MS, await with_revoked(log, current)
-            batched = await _seen(log, current, forked.batch_sequence, since_ms, revoking)
-            read = {one.reflection_id for one in await _seen(log, target, 0, since_ms, revoking) if one.ok}
-            unread = frozenset(one.reflection_id for one in batched if one.ok) - read
-    learned = frozenset(one.offset for one in batched)
-    return Adoption(line=line, target=target, forked=forked, unread=len(unread), learned=learned)
+            here = await _read(log, current, forked.batch_sequence, since_ms, revoking)
+            there = await _read(log, target, 0, since_ms, revoking)
+            # The branch began with what the playbook was asked about again since.
+            known = (
+                dict.fromkeys(here.last_ok, True) | dict.fromkeys(here.came.values(), False) | there.last_ok
+            )
+            unread = sum(is_ok and not known[one] for one, is_ok in here.last_ok.items())
+    return Adoption(line=line, target=target, forked=forked, unread=unread, learned=frozenset(here.came))
 
 
-async def _seen(log: Log, version: Playbook, after: int, since_ms: int, revoking: Playbook) -> list[Seen]:
-    """Return the reflections of a line's batches after one, since its fork if that is later, that count.
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """The reflections that count of a line's batches."""
 
-    What a playbook was asked about again is left out: a branch that began with it asks by itself.
-    """
+    came: dict[int, str] = field(default_factory=dict)
+    """Ids by offset, without those that were only asked about again."""
+    last_ok: dict[str, bool] = field(default_factory=dict)
+    """By id: whether it got through when it was last in a batch."""
+
+
+async def _read(log: Log, version: Playbook, after: int, since_ms: int, revoking: Playbook) -> _Read:
+    """Return what a line's batches after one have read, since its fork if that is later."""
     source = await partition_of(log, topics.UPDATES, version.name)
     start = (await log.offsets_at(source.topic, since_ms))[source.partition]
-    seen, known = list[Seen](), set[int]()
+    read, known = _Read(), set[int]()
     async with aclosing(messages(log, topics.UPDATES, version.name, start)) as updates:
         async for update in updates:
             plan = update.plan
@@ -294,11 +304,14 @@ async def _seen(log: Log, version: Playbook, after: int, since_ms: int, revoking
                 continue
             known.add(plan.sequence)  # the first one in the log was applied
             if plan.branch is not None:
-                seen.clear()
-            if version.branch is not None or plan.reason != "revoke":
-                gone = frozenset(barred(revoking, update))
-                seen += (one for one in update.result.seen if one.reflection_id not in gone)
-    return seen
+                read = _Read()
+            gone = frozenset(barred(revoking, update))
+            for one in update.result.seen:
+                if one.reflection_id not in gone:
+                    read.last_ok[one.reflection_id] = one.ok
+                    if plan.reason != "revoke":
+                        read.came[one.offset] = one.reflection_id
+    return read
 
 
 class Taught(NamedTuple):
