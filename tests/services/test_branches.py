@@ -32,7 +32,9 @@ from support.branches import (
     FORK,
     LINE,
     OWN,
+    ahead,
     both,
+    contents,
     first,
     fork_of,
     forked,
@@ -178,6 +180,22 @@ async def test_a_branch_is_forked_anew_under_its_old_name() -> None:
     assert members(deployment, LINE) == ids([20, 21])
     assert ledger.lessons(range(10, 13)) <= {e.content for e in ledger.latest(deployment.log, LINE).entries}
     assert (await audit(deployment.log)).good
+
+
+async def test_a_branch_that_is_forked_anew_reads_what_the_deleted_one_had_read_after_a_restart_too() -> None:
+    deployment = await ahead()
+    larger = OWN.model_copy(update={"batch_size": 4})
+    async with deployment.running():
+        await deployment.log.produce(outgoing(DELETE))
+        await deployment.until(lambda: ledger.latest(deployment.log, LINE).origin == "delete")
+        again = FORK.model_copy(update={"command_id": "again", "settings": larger})
+        await deployment.log.produce(outgoing(again))
+        await deployment.until(lambda: ledger.latest(deployment.log, LINE).branch is not None)
+    async with deployment.running():
+        await publish(deployment, range(20, 24))
+        await deployment.until(
+            lambda: contents(deployment, LINE) == ledger.lessons([0, 1, 2, 10, 11, 20, 21])
+        )
 
 
 async def begun() -> Deployment:

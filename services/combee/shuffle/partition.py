@@ -65,6 +65,8 @@ class Manifests:
     def add(self, batch: Batch, offset: int, now: float) -> None:
         """Add a manifest."""
         name = batch.plan.playbook
+        if batch.plan.branch is not None:
+            self._begin(name)
         self.sequences[name] = max(self.sequences.get(name, 0), batch.plan.sequence)
         self.through[name] = max(self.through.get(name, -1), batch.plan.through_offset)
         self._note_ahead(batch, offset)
@@ -77,6 +79,12 @@ class Manifests:
         for member in batch.members:
             self._ids[name, member.reflection_id, member.attempt] = place
         self._forget(offset - self.horizon)
+
+    def _begin(self, line: str) -> None:
+        """Forget what a deleted branch of the same name has read: its playbook's next batches need not have it."""
+        for known in (self.through, self.batched_ahead, self._ahead_since):
+            known.pop(line, None)
+        self._ids = {key: place for key, place in self._ids.items() if key[0] != line}
 
     def _note_ahead(self, batch: Batch, offset: int) -> None:
         name, through = batch.plan.playbook, self.through[batch.plan.playbook]

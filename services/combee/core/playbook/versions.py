@@ -296,11 +296,13 @@ def next_version(
         if made_by.kind == "rollback":
             update["rolled_back_to"] = made_by.version
     else:
+        # A branch that is begun anew under its old name has not read what that had read.
+        before = current.through_offset if made_by.plan.branch is None else -1
         update |= {
             "origin": "batch",
             "batch": made_by,
             "batch_sequence": made_by.plan.sequence,
-            "through_offset": max(current.through_offset, made_by.plan.through_offset),
+            "through_offset": max(before, made_by.plan.through_offset),
             "manifest_offset": max(current.manifest_offset, offset),
             "issued_by": "",
         }
