@@ -1,6 +1,5 @@
 """From replies to records: the parts of a node's calls become its result, and the result a record; pure."""
 
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -409,7 +408,7 @@ def _in_turn(result: NodeResult) -> list[int]:
         range(len(operations)), key=lambda n: len(operations[n].content) / (1 + len(operations[n].evidence))
     )
     said_by = [{names.get(one, "") for one in operation.evidence} for operation in operations]
-    return in_turn(by_length, list(map(_size, operations)), said_by)
+    return in_turn(said_by, sizes=list(map(_size, operations)), order=by_length)
 
 
 def _size(operation: Operation) -> int:
@@ -437,14 +436,10 @@ def _by_sources(result: NodeResult) -> NodeResult:
     """
     names = {one.reflection_id: counted_name(one.source, "proven") for one in result.seen}
 
-    def in_turn(ids: Sequence[str]) -> tuple[str, ...]:
-        said, ranks = Counter[str](), dict[str, int]()
-        for one in ids:
-            ranks[one] = said[names.get(one, "")]
-            said[names.get(one, "")] += 1
-        return tuple(sorted(ids, key=ranks.__getitem__))
+    def dealt(ids: Sequence[str]) -> tuple[str, ...]:
+        return tuple(ids[place] for place in in_turn([{names.get(one, "")} for one in ids]))
 
-    return _with_evidence(result, in_turn)
+    return _with_evidence(result, dealt)
 
 
 def _naming(result: NodeResult, count: int) -> NodeResult:

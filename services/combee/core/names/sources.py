@@ -212,17 +212,23 @@ def counting(names: Collection[str], entry: Entry | None = None) -> frozenset[st
     return proven if is_proven or proven else frozenset(names)
 
 
-def in_turn(places: Iterable[int], sizes: Sequence[int], said_by: Sequence[Collection[str]]) -> list[int]:
-    """Return places of each source in turn: where room is short, nobody takes that of others.
+def in_turn(
+    said_by: Sequence[Collection[str]],
+    *,
+    sizes: Sequence[int] | None = None,
+    order: Iterable[int] | None = None,
+) -> list[int]:
+    """Return the places of texts, of each source in turn: where room is short, nobody takes that of others.
 
-    ``places`` tells whose come first of one source's; ``sizes`` is what each takes of the room. What several say has
-    the turn of the one that has had least; what nobody says stands as one more source's.
+    ``said_by`` are the sources of each text. ``sizes``: what each takes of the room, by default the same. ``order``:
+    the places in the order in which one source's come, by default as they are. A text of several sources comes in the
+    turn of the one that has taken least; texts of nobody count as those of one more source.
     """
     taken, ranks = Counter[str](), dict[int, int]()
-    for place in places:
-        names = said_by[place] or {""}
-        ranks[place] = min(taken[name] for name in names) + sizes[place]
-        taken.update(dict.fromkeys(names, sizes[place]))
+    for place in range(len(said_by)) if order is None else order:
+        names, size = said_by[place] or {""}, sizes[place] if sizes else 1
+        ranks[place] = min(taken[name] for name in names) + size
+        taken.update(dict.fromkeys(names, size))
     return sorted(ranks, key=ranks.__getitem__)
 
 

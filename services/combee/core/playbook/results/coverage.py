@@ -427,7 +427,7 @@ class Coverage:
                 if at is not None and match.by == "words":
                     said_by[at].add(self._names[self.lessons[n].reflection.reflection_id])
         sizes = [sum(len(one.before) + len(one.after) for one in pairs) for pairs in found]
-        order = in_turn(sorted(range(len(sizes)), key=sizes.__getitem__), sizes, said_by)
+        order = in_turn(said_by, sizes=sizes, order=sorted(range(len(sizes)), key=sizes.__getitem__))
         return tuple(dict.fromkeys(pair for at in order for pair in found[at]))
 
     @cached_property

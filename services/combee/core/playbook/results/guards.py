@@ -92,7 +92,7 @@ def guarded(
         else:
             kept.append(operation)
     said_by = [{names[one] for one in conflict.evidence if one in names} for conflict in conflicts]
-    listed = in_turn(range(len(conflicts)), [1] * len(conflicts), said_by)[:MAX_CONFLICTS]
+    listed = in_turn(said_by)[:MAX_CONFLICTS]
     return Guarded(operations=tuple(kept), conflicts=tuple(conflicts[at] for at in sorted(listed)))
 
 
