@@ -6,7 +6,14 @@ from pydantic import ValidationError
 
 from combee.core.playbook.budget import budget_of, needed_tokens, oversize
 from combee.core.playbook.lineage import evidence
-from combee.core.playbook.lineage.branching import Adoption, dated, overtaken, taken_over, with_revocations_of
+from combee.core.playbook.lineage.branching import (
+    Adoption,
+    as_earlier,
+    dated,
+    overtaken,
+    taken_over,
+    with_revocations_of,
+)
 from combee.core.playbook.lineage.recomputing import Recomputation, Recomputed
 from combee.core.playbook.lineage.rejecting import is_batch_rule, without_entries, without_rejected
 from combee.core.playbook.operations import clean_command, union
@@ -232,14 +239,12 @@ def after_fork(
     )
     content = _with_content_of(begun, forked, recomputed, budget_tokens, rejected_by=playbook)
     version = current.version + 1
-    late = overtaken(content.entries)
     began = {"created_version": version, "updated_version": version}
     change = Change(kind="import", detail=f"version {forked.version} of {forked.name}")
     changed = content.model_copy(
         update={
-            "entries": tuple(
-                entry.model_copy(update=began | ({"created_version": 0} if entry.id in late else {}))
-                for entry in content.entries
+            "entries": as_earlier(
+                (entry.model_copy(update=began) for entry in content.entries), overtaken(content.entries)
             ),
             "method": forked.method,
             "next_id": max(content.next_id, forked.next_id),

@@ -376,12 +376,16 @@ class Screen:
                 entry_id
                 for entry_id in self.rivals.get(operation.content[:MAX_DETAIL_CHARS], ())
                 if entry_id in known
-                and known[entry_id].created_version not in self.unread
+                and self._has_read(known[entry_id])
                 and is_related(operation.content, known[entry_id].content)
             )
             for operation in passed
         }
         return Screened(passed=passed, seen=seen, refused=refused, replaces=replaces, rivals=rivals)
+
+    def _has_read(self, entry: Entry) -> bool:
+        """Return whether the batch has read an entry's words of now."""
+        return entry.created_version not in self.unread
 
     def _speaking_of(self, operation: Operation, entry: Entry) -> frozenset[str]:
         """Return the reflections of an operation that speak of an entry, in its words or against it."""
@@ -389,7 +393,7 @@ class Screen:
         if operation.kind in REWORDING:
             witnesses -= self.unsure
         # Who says something of what the batch has read of an entry says nothing of words that it has had since.
-        is_read = entry.created_version not in self.unread
+        is_read = self._has_read(entry)
         if operation.kind in REWORDING and is_read and is_related(operation.content, entry.content):
             return witnesses
         if operation.kind in REWORDING or not is_read:
@@ -458,7 +462,7 @@ class Screen:
         entries = [known[entry_id] for entry_id in union(operation.entry_ids) if entry_id in known]
         if by_hand := [entry.id for entry in entries if entry.by_hand]:
             return f"a person stands behind {', '.join(by_hand)}, and a consolidation has no new evidence"
-        if other := [entry.id for entry in entries if entry.created_version in self.unread]:
+        if other := [entry.id for entry in entries if not self._has_read(entry)]:
             return f"other words than the consolidation has read stand in {', '.join(other)} by now"
         if operation.kind == OperationKind.REMOVE:
             spared = [entry.id for entry in entries if not self.rules.may_be_removed_for_harm(entry)]
@@ -567,7 +571,7 @@ class Screen:
                 spoken_of = {
                     one.id
                     for one in about
-                    if one.created_version <= entry.created_version and one.created_version not in self.unread
+                    if one.created_version <= entry.created_version and self._has_read(one)
                 }
                 lost = [one for one in (*entry.replaces, *outdated) if one in spoken_of - replaced]
                 replaced.update(lost)

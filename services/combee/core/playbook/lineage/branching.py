@@ -1,6 +1,6 @@
 """A playbook and its branches share revocations; a branch's content can be adopted; pure."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from combee.core.playbook.lineage.evidence import rules_for
@@ -120,10 +120,7 @@ def taken_over(adoption: Adoption, current: Playbook, content: Playbook) -> Play
         for entry in content.entries
     )
     late = {ids[entry_id] for entry_id in overtaken(content.entries)}
-    entries = tuple(
-        entry.model_copy(update={"created_version": 0}) if entry.id in late else entry
-        for entry in dated(renamed, current)
-    )
+    entries = as_earlier(dated(renamed, current), late)
     change = Change(kind="adopt", detail=f"version {target.version} of {target.name}")
     other = {new: old for old, new in ids.items() if new != old}
     return content.model_copy(
@@ -157,6 +154,13 @@ def overtaken(entries: Sequence[Entry]) -> frozenset[str]:
         return max((*linked, *said), default=0) > entry.created_version
 
     return frozenset(entry.id for entry in entries if not entry.is_active and is_overtaken(entry))
+
+
+def as_earlier(entries: Iterable[Entry], ids: Container[str]) -> tuple[Entry, ...]:
+    """Return entries, those with these ids as older than all others."""
+    return tuple(
+        entry.model_copy(update={"created_version": 0}) if entry.id in ids else entry for entry in entries
+    )
 
 
 def dated(entries: Iterable[Entry], current: Playbook) -> tuple[Entry, ...]:
