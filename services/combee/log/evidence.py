@@ -242,13 +242,21 @@ class _Updates:
 
 async def updates_between(log: Log, name: str, after: int, through: int) -> list[Update]:
     """Return the updates that made a line's batches after one, up to another, in their order."""
-    by_batch: dict[int, Update] = {}
-    async with aclosing(messages(log, topics.UPDATES, name)) as updates:
+    async with aclosing(_applied(log, name, after, through)) as updates:
+        return sorted([update async for update in updates], key=lambda update: update.plan.sequence)
+
+
+async def _applied(
+    log: Log, name: str, after: int, through: int, start: int = 0
+) -> AsyncGenerator[Update, None]:
+    """Yield the updates that made a line's batches after one, up to another, as they are in the log."""
+    known = set[int]()
+    async with aclosing(messages(log, topics.UPDATES, name, start)) as updates:
         async for update in updates:
             sequence = update.plan.sequence
-            if after < sequence <= through:
-                by_batch.setdefault(sequence, update)  # the first one in the log was applied
-    return [update for _, update in sorted(by_batch.items())]
+            if after < sequence <= through and sequence not in known:
+                known.add(sequence)  # the first one in the log was applied
+                yield update
 
 
 async def adoption_of(
@@ -296,20 +304,16 @@ async def _read(log: Log, version: Playbook, after: int, since_ms: int, revoking
     """Return what a line's batches after one have read, since its fork if that is later."""
     source = await partition_of(log, topics.UPDATES, version.name)
     start = (await log.offsets_at(source.topic, since_ms))[source.partition]
-    read, known = _Read(), set[int]()
-    async with aclosing(messages(log, topics.UPDATES, version.name, start)) as updates:
+    read = _Read()
+    async with aclosing(_applied(log, version.name, after, version.batch_sequence, start)) as updates:
         async for update in updates:
-            plan = update.plan
-            if not after < plan.sequence <= version.batch_sequence or plan.sequence in known:
-                continue
-            known.add(plan.sequence)  # the first one in the log was applied
-            if plan.branch is not None:
+            if update.plan.branch is not None:
                 read = _Read()
             gone = frozenset(barred(revoking, update))
             for one in update.result.seen:
                 if one.reflection_id not in gone:
                     read.last_ok[one.reflection_id] = one.ok
-                    if plan.reason != "revoke":
+                    if update.plan.reason != "revoke":
                         read.came[one.offset] = one.reflection_id
     return read
 
