@@ -15,7 +15,6 @@ from combee.core.playbook import versions
 from combee.core.playbook.shown import shown_to
 from combee.log.commands import dead_letters
 from combee.log.inspection.audit import audit
-from combee.log.inspection.dead_letters import letters
 from combee.log.inspection.lineage import Lineage, lineage
 from combee_schemas import topics
 from combee_schemas.base import Shown
@@ -44,6 +43,7 @@ from support.branches import (
     members,
     publish,
     refused,
+    unusable_on_the_branch,
 )
 from support.deployment import ROLES, Deployment
 from support.failpoints.points import CrashError, CrashFailpoint
@@ -221,7 +221,7 @@ async def test_what_failed_on_the_playbook_and_was_sent_again_makes_no_branch_la
         await publish(deployment, [10, 11, 12])
         await deployment.until(lambda: len(ledger.dead_letters(deployment.log)) == BATCH)
     deployment.model = ScriptedModel(echo)
-    failed = [letter async for letter in letters(deployment.log, lambda _read, _total: None)]
+    failed = await ledger.stored_letters(deployment.log)
     async with deployment.running():
         await dead_letters.resend(deployment.log, deployment.clock, failed, {})
         await deployment.until(lambda: len(ledger.versions(deployment.log)) == 3)
@@ -233,23 +233,16 @@ async def test_what_failed_on_the_playbook_and_was_sent_again_makes_no_branch_la
     assert contents(deployment) == ledger.lessons([0, 1, 2, 10, 11, 12])
 
 
-def unusable_there(prompt: Prompt) -> Mapping[str, Any]:
-    """Answer what the playbook asks, whose batches are larger, and nothing else."""
-    if ("lesson 10" in prompt.user and "lesson 12" not in prompt.user) or is_control(prompt):
-        raise PoisonError("no usable reply")
-    return echo(prompt)
-
-
 async def test_what_has_failed_on_the_branch_it_has_not_read() -> None:
     """It was in a batch there, so the branch was adopted, and what the playbook had learned of it was gone."""
     deployment = await forked()
-    deployment.model = ScriptedModel(unusable_there)
+    deployment.model = ScriptedModel(unusable_on_the_branch)
     async with deployment.running():
         await publish(deployment, [10, 11, 12])
         await deployment.until(lambda: both(deployment, 3))
     assert contents(deployment) == ledger.lessons([0, 1, 2, 10, 11, 12])
     deployment.model = ScriptedModel(echo)
-    failed = [letter async for letter in letters(deployment.log, lambda _read, _total: None)]
+    failed = await ledger.stored_letters(deployment.log)
     async with deployment.running():
         newest = ledger.latest(deployment.log).through_offset
         await carried_out(deployment, await commands(deployment).flush(LINE, newest))
@@ -270,7 +263,7 @@ async def test_what_had_failed_before_the_fork_and_was_sent_again_later_the_bran
         await publish(deployment, [10, 11, 12])
         await deployment.until(lambda: len(ledger.versions(deployment.log)) == 2)
     deployment.model = ScriptedModel(echo)
-    failed = [letter async for letter in letters(deployment.log, lambda _read, _total: None)]
+    failed = await ledger.stored_letters(deployment.log)
     async with deployment.running():
         await deployment.log.produce(outgoing(FORK))
         await deployment.until(lambda: len(ledger.versions(deployment.log, LINE)) == 1)

@@ -13,7 +13,6 @@ from combee.log.commands import dead_letters
 from combee.log.commands.revocation import Outlook
 from combee.log.evidence import with_revoked
 from combee.log.inspection.audit import audit
-from combee.log.inspection.dead_letters import letters
 from combee_schemas.command import Command
 from combee_schemas.model import Prompt
 from combee_schemas.scan import Operation, OperationKind
@@ -148,7 +147,7 @@ async def test_what_failed_when_a_branch_asked_again_it_has_not_read() -> None:
         await settled(deployment)
     assert [contents(deployment, line) for line in LINES] == [{LEFT}, set()]
     deployment.model = ScriptedModel(together)
-    failed = [letter async for letter in letters(deployment.log, lambda _read, _total: None)]
+    failed = await ledger.stored_letters(deployment.log)
     async with deployment.running():
         with pytest.raises(RefusedError, match=r"has not read 2 reflections.*dead letters"):
             await commands(deployment).adopt(NAME, LINE)

@@ -1,12 +1,11 @@
 """A branch: forked between two batches of its playbook, from then on it learns from the same reflections."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from combee.adapters.ports import Outgoing, PoisonError
+from combee.adapters.ports import Outgoing
 from combee.core.batching.limits import ShuffleLimits
 from combee.core.batching.window import Waiting
 from combee.core.log.archive.cut import Cut
@@ -14,14 +13,12 @@ from combee.core.playbook.shown import shown_to
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
 from combee.log.commands import dead_letters
 from combee.log.inspection.audit import audit
-from combee.log.inspection.dead_letters import letters
 from combee.shuffle import partition
 from combee.shuffle.partition import ShuffleState
 from combee_schemas import topics
 from combee_schemas.base import Usage
 from combee_schemas.codec import encode
 from combee_schemas.command import Command
-from combee_schemas.model import Prompt
 from combee_schemas.reflection import BulletTag
 from combee_schemas.scan import Operation, OperationKind
 from support import ledger
@@ -43,12 +40,13 @@ from support.branches import (
     learned,
     members,
     publish,
+    unusable_on_the_branch,
     waiting,
 )
 from support.deployment import ROLES, Deployment
 from support.killed import killed_at_each_write
 from support.ledger import NAME, outgoing
-from support.models import ScriptedModel, echo, is_control
+from support.models import ScriptedModel, echo
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
 
@@ -270,12 +268,6 @@ async def test_the_ledger_misses_what_one_line_has_not_learned(monkeypatch: pyte
     assert f"r-11 of {LINE}" in found.violations[0]
 
 
-def unusable_on_the_branch(prompt: Prompt) -> Mapping[str, Any]:
-    if is_control(prompt) or ("lesson 10" in prompt.user and "lesson 12" not in prompt.user):
-        raise PoisonError("no usable reply")
-    return echo(prompt)
-
-
 async def test_a_retry_counts_on_the_line_that_it_failed_on() -> None:
     deployment = await learned()
     deployment.model = ScriptedModel(unusable_on_the_branch)
@@ -285,7 +277,7 @@ async def test_a_retry_counts_on_the_line_that_it_failed_on() -> None:
         await publish(deployment, range(10, 13))
         await deployment.until(lambda: len(ledger.dead_letters(deployment.log)) == 2)
     assert {letter.playbook for letter in ledger.dead_letters(deployment.log)} == {LINE}
-    found = [letter async for letter in letters(deployment.log, lambda _read, _total: None)]
+    found = await ledger.stored_letters(deployment.log)
     deployment.model = ScriptedModel(echo)
     async with deployment.running():
         resolved, refused = await dead_letters.resend(deployment.log, deployment.clock, found, {})

@@ -14,7 +14,7 @@ from combee.core.names.identity import identity_of
 from combee.log.commands import dead_letters
 from combee.log.commands.dead_letters import Refused
 from combee.log.inspection import audit
-from combee.log.inspection.dead_letters import StoredLetter, letters, resolutions
+from combee.log.inspection.dead_letters import StoredLetter, resolutions
 from combee.log.inspection.learned import progress_of
 from combee.log.inspection.tracker import Tracker
 from combee.shuffle.attempts import Attempts
@@ -82,8 +82,7 @@ async def buried(deployment: Deployment) -> None:
 
 async def open_letters(deployment: Deployment) -> list[StoredLetter]:
     decided = await resolutions(deployment.log)
-    found = letters(deployment.log, lambda _read, _total: None)
-    return [one async for one in found if one.id not in decided]
+    return [one for one in await ledger.stored_letters(deployment.log) if one.id not in decided]
 
 
 async def retry(deployment: Deployment, found: list[StoredLetter]) -> tuple[list[Resolution], list[Refused]]:

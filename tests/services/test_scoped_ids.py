@@ -15,7 +15,6 @@ from combee.core.log.ledger import LedgerReport
 from combee.core.names import identity
 from combee.log.commands import dead_letters
 from combee.log.inspection import audit
-from combee.log.inspection.dead_letters import letters
 from combee.log.inspection.learned import Report
 from combee.log.inspection.lineage import lineage
 from combee.log.inspection.tracker import GAP, Tracker, _runs
@@ -273,7 +272,7 @@ async def test_every_retained_trace_is_reflected_pending_dead_lettered_or_a_dupl
         "lost": 0,
     }
 
-    found = [one async for one in letters(deployment.log, lambda _read, _total: None)]
+    found = await ledger.stored_letters(deployment.log)
     await dead_letters.resend(deployment.log, deployment.clock, found, {})
     assert (await judged(deployment)).traces.pending == 2
     deployment.model.answer = echo

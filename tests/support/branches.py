@@ -1,19 +1,21 @@
 """A playbook and a branch of it in a deployment: forked, learning, and what the log says of both."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+from combee.adapters.ports import PoisonError
 from combee.log.commands.log_store import LogStore
 from combee.log.commands.playbook import Commands, PreparedCommand
 from combee_schemas.batch import Batch
 from combee_schemas.command import Command
+from combee_schemas.model import Prompt
 from combee_schemas.plan import BranchSettings
 from combee_schemas.playbook import Playbook
 from support import ledger
 from support.deployment import Deployment
 from support.ledger import NAME, outgoing, reflection
-from support.models import ScriptedModel
+from support.models import ScriptedModel, echo, is_control
 
 LINE = f"{NAME}@short"
 BATCH = 3
@@ -22,6 +24,13 @@ SAME = "always the same"
 OWN = BranchSettings(batch_size=2, copies=1, prompts="small")
 FORK = Command(command_id="fork", playbook=NAME, kind="branch", branch="short", settings=OWN)
 DELETE = Command(command_id="delete", playbook=LINE, kind="delete")
+
+
+def unusable_on_the_branch(prompt: Prompt) -> Mapping[str, Any]:
+    """Answer of lessons 10 to 12 what the playbook asks, whose batches are larger, and nothing else."""
+    if is_control(prompt) or ("lesson 10" in prompt.user and "lesson 12" not in prompt.user):
+        raise PoisonError("no usable reply")
+    return echo(prompt)
 
 
 async def publish(deployment: Deployment, numbers: Sequence[int], **fields: Any) -> None:

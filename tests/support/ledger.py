@@ -10,6 +10,7 @@ from combee.adapters.ports import Log, Outgoing, Record, TopicPartition
 from combee.core.batching import tree
 from combee.core.batching.plan import deal_batch
 from combee.core.names.identity import node_id, reflection_id
+from combee.log.inspection.dead_letters import StoredLetter, letters
 from combee_schemas import topics
 from combee_schemas.base import Message, Usage
 from combee_schemas.batch import Batch
@@ -105,6 +106,11 @@ def batches(log: MemoryLog, name: str = NAME) -> list[Batch]:
 def dead_letters(log: MemoryLog) -> list[DeadLetter]:
     """Return every dead letter."""
     return messages(log, topics.DEAD_LETTERS, DeadLetter)
+
+
+async def stored_letters(log: Log) -> list[StoredLetter]:
+    """Return every dead letter with its place in the log, as commands take them."""
+    return [letter async for letter in letters(log, lambda _read, _total: None)]
 
 
 def applied(log: MemoryLog, name: str = NAME) -> int:
