@@ -250,7 +250,8 @@ async def test_a_sample_whose_reflection_waits_is_not_answered_again() -> None:
 # ---- the account of traces
 
 
-async def test_every_retained_trace_is_reflected_pending_dead_lettered_or_a_duplicate() -> None:
+@pytest.mark.parametrize("failed", ["run-2", "run-2~by~shop"])
+async def test_every_retained_trace_is_reflected_pending_dead_lettered_or_a_duplicate(failed: str) -> None:
     def answer(prompt: Prompt) -> Mapping[str, Any]:
         if "of no use" in prompt.user:
             raise PoisonError("no use")
@@ -258,7 +259,7 @@ async def test_every_retained_trace_is_reflected_pending_dead_lettered_or_a_dupl
 
     deployment = Deployment(model=ScriptedModel(answer))
     async with deployment.running(["reflect"]):
-        await send(deployment, trace(), trace(), trace(trace_id="run-2", answer="of no use"))
+        await send(deployment, trace(), trace(), trace(trace_id=failed, answer="of no use"))
         await settled_reflect(deployment)
     await send(deployment, trace(trace_id="run-3"))
     report = await judged(deployment)

@@ -113,7 +113,7 @@ class Ledger:
         """Add a dead letter; only those of ``reflections`` and ``traces`` matter here."""
         dead_letters = self._dead_letters_of(letter, at)
         if dead_letters is not None:
-            if letter.origin_topic == TRACES and letter.proof:
+            if letter.origin_topic == TRACES:
                 letter = letter.model_copy(
                     update={"record_id": identity_of(letter.record_id, owner_in(letter))}
                 )
