@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -28,7 +28,7 @@ from combee.log.inspection.audit import audit
 from combee.log.inspection.dead_letters import letters
 from combee.log.inspection.lineage import lineage
 from combee.process.settings.methods import as_configured
-from combee.process.worker.dead_letters import dead_letter
+from combee.process.worker.dead_letters import WRAPPABLE_BYTES, dead_letter
 from combee.process.worker.provenance import Provenance
 from combee_schemas import topics
 from combee_schemas.base import Source
@@ -143,6 +143,21 @@ async def test_a_trace_s_proof_goes_on_to_its_reflection_and_its_outcome() -> No
         for record in ledger.records(deployment.log, topics.REFLECTIONS)
     ]
     assert sorted(by_reflect) == [False, True], "an id alone is no proof of who wrote it"
+
+
+async def test_the_ledger_finds_a_proven_trace_that_is_dead_and_too_large_to_be_kept_whole() -> None:
+    def answer(_prompt: Prompt) -> NoReturn:
+        raise PoisonError("no use")
+
+    deployment = Deployment(model=ScriptedModel(answer), provenance=provenance())
+    fields = {"trace_id": "t-1", "playbook": NAME, "task": "t" * (WRAPPABLE_BYTES + 1)}
+    async with deployment.running(["reflect"]):
+        await deployment.log.produce(
+            signed(topics.TRACES.record(Trace.model_validate(fields | {"source": Source(name="shop")})))
+        )
+        await deployment.until(lambda: not ledger.behind(deployment.log, {"reflect": (topics.TRACES,)}))
+    account = await audit(deployment.log)
+    assert (account.good, account.traces.dead_lettered) == (True, 1), account.violations
 
 
 async def test_where_rights_let_one_source_write_its_name_is_proven() -> None:

@@ -114,9 +114,9 @@ class Ledger:
         dead_letters = self._dead_letters_of(letter, at)
         if dead_letters is not None:
             if letter.origin_topic == TRACES:
-                letter = letter.model_copy(
-                    update={"record_id": identity_of(letter.record_id, owner_in(letter))}
-                )
+                # Without all its bytes nothing tells the owner of its id: it is found by its place.
+                own_id = "" if letter.truncated else identity_of(letter.record_id, owner_in(letter))
+                letter = letter.model_copy(update={"record_id": own_id})
             dead_letters.add(letter, at)
 
     def resolution(self, resolution: Resolution, at: Place = NO_PLACE) -> None:
