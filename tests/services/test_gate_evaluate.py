@@ -10,7 +10,7 @@ import pytest
 from combee.adapters.ports import Clock, Log, TransientError
 from combee.assembly import compose, wiring
 from combee.core.evaluation.questions import Question
-from combee.core.gate.gate import Gate
+from combee.core.gate.gate import Gate, gates_of
 from combee.core.gate.judges import JUDGES
 from combee.core.playbook.spend import UNCAPPED
 from combee.log.evaluation.answering import FunctionAnswerer
@@ -20,7 +20,7 @@ from combee.process.settings.loading import Settings, load_settings
 from combee.process.worker.views import View
 from combee_schemas import topics
 from combee_schemas.gate import Judge, Verdict
-from combee_schemas.playbook import Playbook
+from combee_schemas.playbook import Label, Playbook
 from support import ledger
 from support.deployment import Deployment
 from support.failpoints.points import CrashFailpoint
@@ -195,6 +195,27 @@ async def test_a_judge_that_gets_no_answer_holds_up_no_other() -> None:
         with pytest.raises(TransientError):
             await judges.judge(lambda: labels(deployment.log).values())
     assert [each.judge for each in verdicts(deployment)] == ["short"]
+
+
+async def test_a_playbook_without_an_answer_holds_up_no_other() -> None:
+    """What makes its model hang or its endpoint fail may be in what a producer taught there."""
+    deployment = deployment_with("evaluate")
+    mute = batch(1).model_copy(update={"plan": batch(1).plan.model_copy(update={"playbook": "a"})})
+    await send(deployment, mute, batch(1))
+    judge = examining(deployment.log, deployment, Exam())
+
+    async def ask(
+        gate: Gate, candidate: Playbook, production: Playbook, on_answer: OnAnswer
+    ) -> Verdict | None:
+        if candidate.name == "a":
+            raise TransientError("no answer")
+        return await judge(gate, candidate, production, on_answer)
+
+    known = ledger.messages(deployment.log, topics.LABELS, Label)
+    assert next(iter(gates_of(known))) == "a"
+    with pytest.raises(TransientError):
+        await Judges(deployment.log, {"evaluate": ask}).judge(lambda: known)
+    assert [each.playbook for each in verdicts(deployment)] == [ledger.NAME]
 
 
 async def test_what_may_not_be_asked_today_leaves_the_candidate_waiting() -> None:

@@ -48,18 +48,19 @@ class Judges:
         Raises
         ------
         TransientError
-            If an answer does not come, after all judges were asked; earlier answers are recorded.
+            If an answer does not come, after all candidates had their turn; earlier answers are recorded.
         """
         trouble: TransientError | None = None
         for judge in self._asked:
-            try:
-                for name in [name for name, gate in gates_of(labels()).items() if gate.waits_for(judge)]:
-                    gate = gates_of(labels()).get(name)
-                    if gate is not None and gate.waits_for(judge) and _key(judge, gate) not in self._spoken:
-                        with self._tracing.span("judge candidate", {"combee.playbook": name}):
-                            await self._ask(judge, gate, on_answer)
-            except TransientError as error:
-                trouble = error
+            for name in [name for name, gate in gates_of(labels()).items() if gate.waits_for(judge)]:
+                gate = gates_of(labels()).get(name)
+                if gate is None or not gate.waits_for(judge) or _key(judge, gate) in self._spoken:
+                    continue
+                try:
+                    with self._tracing.span("judge candidate", {"combee.playbook": name}):
+                        await self._ask(judge, gate, on_answer)
+                except TransientError as error:
+                    trouble = error
         if trouble is not None:
             raise trouble
 
