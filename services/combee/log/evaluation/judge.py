@@ -60,6 +60,7 @@ class Judges:
                     with self._tracing.span("judge candidate", {"combee.playbook": name}):
                         await self._ask(judge, gate, on_answer)
                 except TransientError as error:
+                    logger.warning("no_verdict_yet", playbook=name, judge=judge, reason=str(error))
                     trouble = error
         if trouble is not None:
             raise trouble
