@@ -174,6 +174,7 @@ async def survived(*sent: Outgoing) -> Deployment:
         await learn(deployment, 100)
     async with everything(deployment):
         await learn(deployment, 200)
+        await deployment.until(lambda: not ledger.behind(deployment.log, {CONTROL: (topics.OUTCOMES,)}))
     return deployment
 
 
