@@ -370,11 +370,13 @@ ACCEPT = {"Accept": "application/json, text/event-stream"}
 
 
 def posted(guarded: Guarded, body: Any, **headers: str) -> httpx.Response:
-    return httpx.post(guarded.url, json=body, headers={**ACCEPT, **headers})
+    sent = httpx.Headers({**ACCEPT, **headers}, encoding="utf-8")
+    return httpx.post(guarded.url, json=body, headers=sent)
 
 
 def test_without_a_known_key_nobody_comes_in(guarded: Guarded) -> None:
-    for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": f"Basic {BOTH}"}):
+    for given in ("", "Bearer wrong", "Bearer schlüssel", f"Basic {BOTH}"):
+        headers = {"Authorization": given} if given else {}
         answer = posted(guarded, INITIALIZE, **headers)
         assert (answer.status_code, answer.headers["www-authenticate"]) == (401, 'Bearer realm="combee"')
         assert "send a key of the gateway" in answer.text
