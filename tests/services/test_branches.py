@@ -9,14 +9,16 @@ from combee.adapters.ports import Outgoing
 from combee.core.batching.limits import ShuffleLimits
 from combee.core.batching.window import Waiting
 from combee.core.log.archive.cut import Cut
+from combee.core.names.sources import KnownSources, Signer, with_secret
 from combee.core.playbook.shown import shown_to
 from combee.core.playbook.spend import UNCAPPED, SpendPolicy
 from combee.log.commands import dead_letters
 from combee.log.inspection.audit import audit
+from combee.process.worker.provenance import Provenance
 from combee.shuffle import partition
 from combee.shuffle.partition import ShuffleState
 from combee_schemas import topics
-from combee_schemas.base import Usage
+from combee_schemas.base import Source, Usage
 from combee_schemas.codec import encode
 from combee_schemas.command import Command
 from combee_schemas.reflection import BulletTag
@@ -45,7 +47,7 @@ from support.branches import (
 )
 from support.deployment import ROLES, Deployment
 from support.killed import killed_at_each_write
-from support.ledger import NAME, outgoing
+from support.ledger import NAME, outgoing, reflection
 from support.models import ScriptedModel, echo
 
 pytestmark = pytest.mark.usefixtures("quick_polls")
@@ -194,6 +196,45 @@ async def test_a_branch_that_is_forked_anew_reads_what_the_deleted_one_had_read_
         await deployment.until(
             lambda: contents(deployment, LINE) == ledger.lessons([0, 1, 2, 10, 11, 20, 21])
         )
+
+
+async def test_a_deleted_branch_had_read_beyond_what_waited_for_its_source_s_share() -> None:
+    secret = b"a secret of both, 32 characters."
+    check = with_secret(secret)
+    deployment = await forked()
+    deployment.provenance = Provenance(
+        KnownSources(checks={"loud": ("secret", check), "quiet": ("secret", check)})
+    )
+    sources = {10: Source(name="loud"), 11: Source(name="loud"), 12: Source(name="quiet")}
+    sent = [
+        Signer(name=source.name, secret=secret).signed(outgoing(reflection(n, source=source)), source)
+        for n, source in sources.items()
+    ]
+    async with deployment.running():
+        await deployment.log.produce(*sent)
+        await deployment.until(lambda: len(ledger.versions(deployment.log, LINE)) == 2)
+        await deployment.log.produce(outgoing(DELETE))
+        await deployment.until(lambda: len(ledger.versions(deployment.log, LINE)) == 3)
+        await deployment.until(lambda: len(ledger.versions(deployment.log)) == 2)
+    assert members(deployment, LINE) == ["r-10~by~loud", "r-12~by~quiet"]
+    assert (await audit(deployment.log)).good
+
+
+async def test_a_branch_that_comes_back_has_not_read_what_came_before_its_consolidation() -> None:
+    deployment = await ahead()
+    async with deployment.running():
+        for number, order in enumerate(
+            (DELETE, Command(command_id="back", playbook=LINE, kind="rollback", version=2)), 3
+        ):
+            await deployment.log.produce(outgoing(order))
+            await deployment.until(lambda number=number: len(ledger.versions(deployment.log, LINE)) == number)  # type: ignore[misc]
+            await publish(deployment, range(10 * number, 10 * number + BATCH))
+            await deployment.until(lambda number=number: len(ledger.versions(deployment.log)) == number - 1)  # type: ignore[misc]
+        order = Command(command_id="unite", playbook=LINE, kind="consolidate")
+        await deployment.log.produce(outgoing(order))
+        await deployment.until(lambda: len(ledger.versions(deployment.log, LINE)) == 5)
+    assert members(deployment, LINE) == ids([10, 11])
+    assert (await audit(deployment.log)).good
 
 
 async def begun() -> Deployment:

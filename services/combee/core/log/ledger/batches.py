@@ -25,7 +25,7 @@ class Fork:
     after: int
     """The branch learns from later offsets; earlier reflections are in its content or nowhere."""
     through: int
-    """The last offset in its batches."""
+    """How far its windows have read: on a deleted branch that is back other batches say that all is read."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -118,7 +118,7 @@ class Batches:
         if plan.branch is not None:
             fork = Fork(branch=plan.branch, sequence=plan.sequence, after=through, through=through)
             self.forks.setdefault(line, []).append(fork)
-        elif line in self.forks:
+        elif line in self.forks and plan.reason not in {"consolidate", "revoke"}:
             self.forks[line][-1].through = max(self.forks[line][-1].through, through)
 
     def branches(self, name: str, reflection_id: str, offset: int, ended: Mapping[str, int]) -> list[str]:
@@ -134,7 +134,12 @@ class Batches:
             for fork in forks
             if fork.branch.of == name
             and fork.after < offset
-            and (offset <= fork.through or (fork is forks[-1] and ended.get(line, -1) < fork.sequence))
+            and (
+                offset <= fork.through
+                # It may have read beyond what waits for its source's share.
+                or reflection_id in self._sequence_of.get(line, ())
+                or (fork is forks[-1] and ended.get(line, -1) < fork.sequence)
+            )
             and (before is None or before > fork.branch.sequence)
         ]
 
