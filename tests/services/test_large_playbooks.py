@@ -60,7 +60,7 @@ async def survives(given: Playbook) -> None:
                 reflection(2 * n + k, key_insight=f"new lesson {2 * n + k}: {'x' * 400}") for k in range(2)
             )
             await deployment.log.produce(*map(outgoing, said))
-            await deployment.until(lambda n=n: ledger.applied(deployment.log) == 2 * n + 2)  # type: ignore[misc]
+            await deployment.until(lambda n=n: ledger.applied(deployment.log) == 2 * n + 2, DEADLINE_S)  # type: ignore[misc]
     after = ledger.latest(deployment.log)
     contents = {entry.id: entry.content for entry in after.entries}
     assert {entry.id: entry.content for entry in before.entries}.items() <= contents.items()
