@@ -23,6 +23,8 @@ than groups."""
 CloseReason = Literal["size", "bytes", "wait", "span", "flush", "consolidate", "branch", "revoke"]
 """consolidate, branch, revoke: no window closed. A consolidation or a branch was requested, or reflections are asked
 about again because an operation had also rested on revoked ones."""
+WINDOWLESS: frozenset[CloseReason] = frozenset({"consolidate", "branch", "revoke"})
+"""Reasons of the batches for which no window closed."""
 Prompts = Literal["full", "small"]
 """Model class for which prompts are worded; small models are asked for additions only, with a worked example."""
 

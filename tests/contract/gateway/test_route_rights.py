@@ -120,6 +120,11 @@ async def gateway(**settings: Any) -> AsyncIterator[Asked]:
         yield known
 
 
+def refuses(answer: httpx.Response) -> bool:
+    """Return whether an answer says that the caller has no right; an invented link is refused for itself."""
+    return answer.status_code in {401, 403} and "This link" not in answer.text
+
+
 async def answered(known: Asked, route: str, headers: Mapping[str, str]) -> tuple[httpx.Response, bool]:
     """Return the answer to a route's request, and whether anything was written."""
     _, path, body = RIGHTS[route]
@@ -150,11 +155,10 @@ async def test_a_key_may_do_what_its_right_says_and_nothing_else() -> None:
                 assert not wrote
             for caller, (scopes, namespace) in CALLERS.items():
                 answer, wrote = await answered(known, route, bearer(key_of(caller)))
-                is_refused = answer.status_code in {401, 403} and "This link" not in answer.text
-                assert is_refused is not may(route, scopes, namespace), (route, caller, answer.text)
-                assert not (is_refused and wrote), (route, caller)
+                assert refuses(answer) is not may(route, scopes, namespace), (route, caller, answer.text)
+                assert not (refuses(answer) and wrote), (route, caller)
                 if namespace == "legal/" and right != OPEN:
-                    assert is_refused or NAME not in answer.text, (route, caller)
+                    assert refuses(answer) or NAME not in answer.text, (route, caller)
 
 
 @pytest.mark.parametrize(
@@ -177,6 +181,5 @@ async def test_without_keys_everybody_may_all_but_command_where_a_judge_is_on(
                 continue  # its commands ask for a key each
             answer, wrote = await answered(known, route, {})
             needs_key = right == LINK or (right == COMMAND and not may_command)
-            is_refused = answer.status_code in {401, 403} and "This link" not in answer.text
-            assert is_refused is needs_key, (route, answer.text)
-            assert not (is_refused and wrote), route
+            assert refuses(answer) is needs_key, (route, answer.text)
+            assert not (refuses(answer) and wrote), route

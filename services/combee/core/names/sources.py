@@ -221,8 +221,8 @@ def in_turn(
     """Return the places of texts, of each source in turn: where room is short, nobody takes that of others.
 
     ``said_by`` are the sources of each text. ``sizes``: what each takes of the room, by default the same. ``order``:
-    the places in the order in which one source's come, by default as they are. A text of several sources comes in the
-    turn of the one that has taken least; texts of nobody count as those of one more source.
+    the places in the order in which one source's come, by default as they are. A text of several sources comes when
+    that one of them has its turn which has taken least. Texts without a source count as those of one more.
     """
     taken, ranks = Counter[str](), dict[int, int]()
     for place in range(len(said_by)) if order is None else order:

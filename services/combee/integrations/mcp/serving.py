@@ -149,9 +149,9 @@ class Keys:
 
     async def _refusal(self, key: str | None) -> tuple[HTTPStatus, str] | None:
         try:
-            # Of other letters no key can be sent on.
-            is_text = key is None or key.isascii()
-            status = await self._queries.status(key) if is_text else HTTPStatus.UNAUTHORIZED
+            # The gateway is asked with a header, and headers are ASCII.
+            can_be_sent = key is None or key.isascii()
+            status = await self._queries.status(key) if can_be_sent else HTTPStatus.UNAUTHORIZED
         except CombeeError as error:
             return HTTPStatus.SERVICE_UNAVAILABLE, str(error)
         match status:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from combee_schemas.control import SizingKind
+from combee_schemas.plan import WINDOWLESS
 from combee_schemas.playbook import Playbook
 
 LARGEST_CHOICE = 200
@@ -54,7 +55,7 @@ class Iteration:
 def iteration_of(version: Playbook) -> Iteration:
     """Return what the controller reads of a version; ``is_batch`` is off if no window closed for it."""
     batch = version.batch
-    if batch is None or batch.plan.reason in {"consolidate", "branch", "revoke"}:
+    if batch is None or batch.plan.reason in WINDOWLESS:
         return Iteration(playbook=version.name, sequence=version.batch_sequence, is_batch=False)
     plan = batch.plan
     delay_ms = version.created_at_ms - plan.closed_at_ms

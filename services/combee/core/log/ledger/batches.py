@@ -10,7 +10,7 @@ from combee.core.log.ledger.dead_letters import Place
 from combee.core.log.ledger.report import Findings
 from combee.core.names import identity
 from combee_schemas.batch import Batch, Member
-from combee_schemas.plan import Branch, Plan
+from combee_schemas.plan import WINDOWLESS, Branch, Plan
 
 NOWHERE = (0, 0)
 """Attempt and sequence of an id in no batch; sequences begin at 1."""
@@ -25,7 +25,7 @@ class Fork:
     after: int
     """The branch learns from later offsets; earlier reflections are in its content or nowhere."""
     through: int
-    """How far its windows have read: on a deleted branch that is back other batches say that all is read."""
+    """The last offset that its windows have read: a branch that learns no more has batches that state a later one."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -118,7 +118,7 @@ class Batches:
         if plan.branch is not None:
             fork = Fork(branch=plan.branch, sequence=plan.sequence, after=through, through=through)
             self.forks.setdefault(line, []).append(fork)
-        elif line in self.forks and plan.reason not in {"consolidate", "revoke"}:
+        elif line in self.forks and plan.reason not in WINDOWLESS:
             self.forks[line][-1].through = max(self.forks[line][-1].through, through)
 
     def branches(self, name: str, reflection_id: str, offset: int, ended: Mapping[str, int]) -> list[str]:
@@ -136,7 +136,7 @@ class Batches:
             and fork.after < offset
             and (
                 offset <= fork.through
-                # It may have read beyond what waits for its source's share.
+                # Where an earlier one waits for its source's share, a batch contains later ones than it states.
                 or reflection_id in self._sequence_of.get(line, ())
                 or (fork is forks[-1] and ended.get(line, -1) < fork.sequence)
             )
